@@ -1,0 +1,238 @@
+/*
+ * libgemmd: matrix products by the gemmd daemon. The only public header; C, no CUDA, no libuv.
+ *
+ *   D = alpha * op(A) @ op(B) + beta * C
+ *
+ * Matrices are row-major unless the order says otherwise. Leading dimensions and strides count
+ * elements, offsets and sizes count bytes. BLAS rules hold exactly: beta = 0 never reads C,
+ * alpha = 0 or k = 0 never reads A and B, m = 0 or n = 0 succeeds and touches nothing.
+ *
+ * Threads: a connection and everything made from it is used by one thread at a time; different
+ * connections are independent. The library starts no thread, installs no signal handler, prints
+ * nothing and raises no SIGPIPE.
+ *
+ * Fork: in a child process every call on a connection of the parent returns GEMMD_FORKED and sends
+ * nothing; the parent's session lives on. gemmd_close() in the child only frees memory.
+ *
+ * Lost connection: pending and later calls return GEMMD_DISCONNECTED. Unnamed buffers are gone,
+ * named ones can be opened again over a new connection. Mapped host memory stays readable until
+ * its buffer is freed.
+ */
+#ifndef GEMMD_H
+#define GEMMD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define GEMMD_VERSION_MAJOR 0
+#define GEMMD_VERSION_MINOR 1
+#define GEMMD_VERSION_PATCH 0
+
+#ifndef GEMMD_API
+#    define GEMMD_API __attribute__((visibility("default")))
+#endif
+
+/* Every call that can fail returns one of these; GEMMD_OK is 0. */
+typedef enum gemmd_status {
+    GEMMD_OK = 0,
+    GEMMD_INVALID_ARGUMENT = 1,
+    GEMMD_UNSUPPORTED = 2,
+    GEMMD_NOT_FOUND = 3,
+    GEMMD_PERMISSION = 4,
+    GEMMD_LIMIT = 5,
+    GEMMD_OUT_OF_MEMORY = 6,
+    GEMMD_COMPILE_FAILED = 7,
+    GEMMD_COMPILE_TIMEOUT = 8,
+    GEMMD_GPU_FAULT = 9,
+    GEMMD_BUFFER_LOST = 10,
+    GEMMD_CANCELLED = 11,
+    GEMMD_SHUTTING_DOWN = 12,
+    GEMMD_EXISTS = 13,
+    GEMMD_PROTOCOL = 14,
+    GEMMD_INTERNAL = 15,
+    GEMMD_DISCONNECTED = 16,
+    GEMMD_FORKED = 17,
+    GEMMD_TIMEOUT = 18
+} gemmd_status;
+
+typedef enum gemmd_dtype {
+    GEMMD_DTYPE_DEFAULT = 0, /* output only: the input's own type, int32 for int8 */
+    GEMMD_BF16 = 1,
+    GEMMD_FP16 = 2,
+    GEMMD_FP32 = 3,
+    GEMMD_FP64 = 4,
+    GEMMD_INT8 = 5,
+    GEMMD_INT32 = 6
+} gemmd_dtype;
+
+typedef enum gemmd_order { GEMMD_ROW_MAJOR = 0, GEMMD_COLUMN_MAJOR = 1 } gemmd_order;
+
+typedef struct gemmd gemmd;               /* a connection */
+typedef struct gemmd_buffer gemmd_buffer; /* memory a job may name */
+
+/* "not given": the row length for a leading dimension, one whole operand for a stride. */
+#define GEMMD_DEFAULT INT64_MIN
+
+/* --- connection ------------------------------------------------------------------------------ */
+
+typedef struct gemmd_error {
+    gemmd_status status;
+    char argument[48];  /* which argument, "" when none: "a.ld", "k", "socket" */
+    char message[1024]; /* what was given and what is allowed, one sentence */
+} gemmd_error;
+
+/* `path` NULL: $GEMMD_SOCKET, else $XDG_RUNTIME_DIR/gemmd.sock, else /run/gemmd/gemmd.sock. On
+ * failure *ret is NULL and `ret_error` (may be NULL) describes it. */
+GEMMD_API gemmd_status gemmd_connect(const char *path, gemmd **ret, gemmd_error *ret_error);
+/* Frees the connection and every buffer handle made from it. NULL is allowed. */
+GEMMD_API void gemmd_close(gemmd *connection);
+/* The last failure on this connection; valid until the next call on it. Never NULL. */
+GEMMD_API const gemmd_error *gemmd_last_error(const gemmd *connection);
+GEMMD_API const char *gemmd_strerror(gemmd_status status); /* "INVALID_ARGUMENT" */
+GEMMD_API const char *gemmd_dtype_name(gemmd_dtype dtype);
+GEMMD_API size_t gemmd_dtype_size(gemmd_dtype dtype);
+
+typedef struct gemmd_info {
+    size_t size; /* sizeof(gemmd_info), set by the caller */
+    char daemon[32];
+    char device[96];
+    char device_kind[8]; /* "cpu", "cuda" */
+    uint32_t in_flight_max;
+    uint32_t message_max; /* bytes of a message: bound of inline operands and results */
+    bool ready;           /* a worker is up (requests before that wait for it) */
+} gemmd_info;
+
+GEMMD_API gemmd_status gemmd_get_info(gemmd *connection, gemmd_info *ret);
+
+/* --- buffers --------------------------------------------------------------------------------- */
+
+typedef enum gemmd_memory { GEMMD_HOST = 1, GEMMD_DEVICE = 2 } gemmd_memory;
+
+/* Daemon-owned memory. Host memory is mapped into this process: gemmd_buffer_data(). With `name`
+ * (at most 64 printable bytes without '/') other clients can open it, as `mode` (0600, 0640, ...)
+ * allows, and it lives until the last handle and the daemon's name are gone: gemmd_buffer_free()
+ * by its creator removes the name. NULL: private to this connection. New memory is zero. */
+GEMMD_API gemmd_status gemmd_buffer_create(gemmd *connection,
+                                           gemmd_memory memory,
+                                           uint64_t size,
+                                           const char *name,
+                                           unsigned mode,
+                                           gemmd_buffer **ret);
+GEMMD_API gemmd_status gemmd_buffer_open(gemmd *connection,
+                                         const char *name,
+                                         bool writable,
+                                         gemmd_buffer **ret);
+/* Registers a memfd of the caller's (needs F_SEAL_SHRINK, no huge pages); the descriptor is not
+ * consumed. */
+GEMMD_API gemmd_status gemmd_buffer_register(
+    gemmd *connection, int memfd, uint64_t size, bool writable, gemmd_buffer **ret);
+/* Jobs that use the buffer finish first. NULL is allowed. */
+GEMMD_API void gemmd_buffer_free(gemmd_buffer *buffer);
+GEMMD_API void *gemmd_buffer_data(gemmd_buffer *buffer); /* NULL for device memory */
+GEMMD_API uint64_t gemmd_buffer_size(const gemmd_buffer *buffer);
+/* Copies bytes in and out, in order with this connection's jobs; any size. */
+GEMMD_API gemmd_status gemmd_buffer_write(gemmd_buffer *buffer,
+                                          uint64_t offset,
+                                          const void *data,
+                                          uint64_t size);
+GEMMD_API gemmd_status gemmd_buffer_read(gemmd_buffer *buffer,
+                                         uint64_t offset,
+                                         void *data,
+                                         uint64_t size);
+GEMMD_API gemmd_status gemmd_buffer_copy(gemmd_buffer *destination,
+                                         uint64_t destination_offset,
+                                         gemmd_buffer *source,
+                                         uint64_t source_offset,
+                                         uint64_t size);
+
+/* --- products -------------------------------------------------------------------------------- */
+
+/* An operand: a place in a buffer, or plain memory of the caller. Plain memory is read before
+ * gemmd_submit() returns; a plain D is written when the job is waited for and must stay valid until
+ * then. Small plain operands travel in the message, larger ones through a shared staging buffer
+ * that the library keeps; buffers are the fast way. All zero: absent. */
+typedef struct gemmd_operand {
+    gemmd_buffer *buffer;
+    uint64_t offset; /* bytes into the buffer */
+    void *data;      /* used when buffer is NULL; inputs are not written */
+    int64_t ld;      /* elements; GEMMD_DEFAULT */
+    int64_t stride;  /* elements between batch items; GEMMD_DEFAULT; 0 only for inputs */
+} gemmd_operand;
+
+typedef struct gemmd_product {
+    size_t size; /* sizeof(gemmd_product): use GEMMD_PRODUCT_INIT */
+    gemmd_dtype input, output;
+    gemmd_order order;
+    bool trans_a, trans_b;
+    int64_t m, n, k, batch;
+    double alpha, beta;
+    gemmd_operand a, b, c, d;
+} gemmd_product;
+
+#define GEMMD_OPERAND_INIT                                                                         \
+    {                                                                                              \
+        .ld = GEMMD_DEFAULT, .stride = GEMMD_DEFAULT                                               \
+    }
+#define GEMMD_PRODUCT_INIT                                                                         \
+    {                                                                                              \
+        .size = sizeof(gemmd_product), .batch = 1, .alpha = 1.0, .a = GEMMD_OPERAND_INIT,          \
+        .b = GEMMD_OPERAND_INIT, .c = GEMMD_OPERAND_INIT, .d = GEMMD_OPERAND_INIT                  \
+    }
+
+typedef struct gemmd_result {
+    size_t size;            /* sizeof(gemmd_result), set by the caller */
+    char configuration[96]; /* canonical text of what ran */
+    uint32_t epoch;         /* same problem and epoch: same bits */
+    double queued_seconds, device_seconds, compile_seconds;
+} gemmd_result;
+
+typedef uint64_t gemmd_job;
+
+/* One product, waited for. `ret` may be NULL. */
+GEMMD_API gemmd_status gemmd_gemm(gemmd *connection,
+                                  const gemmd_product *product,
+                                  gemmd_result *ret);
+/* Starts a product. Up to gemmd_info.in_flight_max may be under way; one more is GEMMD_LIMIT. */
+GEMMD_API gemmd_status gemmd_submit(gemmd *connection,
+                                    const gemmd_product *product,
+                                    gemmd_job *ret_job);
+/* Takes a job's result: GEMMD_OK or the job's own error, after which the job is forgotten. A
+ * negative timeout waits for ever; GEMMD_TIMEOUT leaves the job under way. */
+GEMMD_API gemmd_status gemmd_wait(gemmd *connection,
+                                  gemmd_job job,
+                                  double timeout_seconds,
+                                  gemmd_result *ret);
+/* Whether gemmd_wait() would return at once. Reads what has arrived, never blocks. */
+GEMMD_API gemmd_status gemmd_poll(gemmd *connection, gemmd_job job, bool *ret_done);
+/* Readable when answers may have arrived: for poll and epoll, then gemmd_poll(). Owned by the
+ * library. */
+GEMMD_API int gemmd_fd(const gemmd *connection);
+
+/* --- administration -------------------------------------------------------------------------- */
+
+/* Answers of the daemon as JSON text, to be freed with gemmd_free(). */
+GEMMD_API gemmd_status gemmd_status_json(gemmd *connection, char **ret_json);
+GEMMD_API gemmd_status gemmd_stats_json(gemmd *connection, char **ret_json);
+/* The plan for a product that is not run; operands may be absent. */
+GEMMD_API gemmd_status gemmd_explain_json(gemmd *connection,
+                                          const gemmd_product *product,
+                                          char **ret_json);
+GEMMD_API gemmd_status gemmd_cache_list_json(gemmd *connection, bool verify, char **ret_json);
+GEMMD_API gemmd_status gemmd_cache_prewarm(gemmd *connection,
+                                           const char *configuration,
+                                           double *ret_seconds);
+GEMMD_API gemmd_status gemmd_cache_prune(gemmd *connection,
+                                         uint64_t max_bytes,
+                                         uint64_t *ret_removed);
+GEMMD_API void gemmd_free(void *memory);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,71 @@
+#include "log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *log_role = "gemmd";
+static enum log_level log_threshold = LOG_LEVEL_INFO;
+static bool log_prefix;
+
+void log_init(const char *role, enum log_level level)
+{
+    log_role = role;
+    log_threshold = level;
+    log_prefix = !isatty(STDERR_FILENO);
+}
+
+bool log_level_from_text(const char *text, enum log_level *ret_level)
+{
+    static const struct {
+        const char *name;
+        enum log_level level;
+    } names[] = {
+        {"error", LOG_LEVEL_ERROR},
+        {"warning", LOG_LEVEL_WARNING},
+        {"info", LOG_LEVEL_INFO},
+        {"debug", LOG_LEVEL_DEBUG},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        if (strcmp(text, names[i].name) == 0) {
+            *ret_level = names[i].level;
+            return true;
+        }
+    }
+    return false;
+}
+
+enum log_level log_level(void)
+{
+    return log_threshold;
+}
+
+void log_message(enum log_level level, const char *format, ...)
+{
+    char line[LOG_LINE_MAX];
+    va_list args;
+    int head, body;
+    size_t length;
+
+    if (level > log_threshold)
+        return;
+
+    if (log_prefix)
+        head = snprintf(line, sizeof(line), "<%d>%s: ", (int)level, log_role);
+    else
+        head = snprintf(line, sizeof(line), "%s: ", log_role);
+
+    va_start(args, format);
+    body = vsnprintf(line + head, sizeof(line) - (size_t)head - 1, format, args);
+    va_end(args);
+
+    length = (size_t)head + (size_t)MAX(body, 0);
+    if (length > sizeof(line) - 2) {
+        length = sizeof(line) - 2;
+        memcpy(line + length - 3, "...", 3);
+    }
+    line[length++] = '\n';
+    (void)!write(STDERR_FILENO, line, length);
+}

@@ -1,0 +1,8 @@
+#include "../roles.h"
+
+int front_main(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    return 1;
+}

@@ -1,0 +1,64 @@
+/*
+ * One client's stream socket: frames with descriptors in, frames with descriptors out, on uv_poll
+ * and our own recvmsg/sendmsg (libuv's pipes lose memfds).
+ *
+ * Reading: never past a frame that carries descriptors; MSG_CTRUNC, a wrong header, a descriptor
+ * set that differs from n_fds, or data after the peer's half-close of a partial frame end the
+ * connection. Writing: queued, WRITABLE asked for only while something is queued; a queue over
+ * SOCKET_QUEUE_PAUSE stops reading (back-pressure), over SOCKET_QUEUE_MAX closes.
+ *
+ * Owner: the session that embeds it. Thread: loop.
+ */
+#pragma once
+
+#include "../../proto/frame.h"
+#include "../../proto/request.h"
+#include "../core/list.h"
+#include <uv.h>
+
+#define SOCKET_QUEUE_PAUSE (32u << 20) /* bytes: two largest replies */
+#define SOCKET_QUEUE_MAX   (64u << 20) /* bytes: what one slow reader can hold of our memory */
+
+struct socket;
+
+struct socket_operations {
+    /* One whole frame. Descriptors in `fds` are consumed by the callee (set to -1 what it takes;
+     * the rest is closed after the call). `payload` is valid during the call and writable. */
+    void (*frame)(struct socket *socket, uint8_t *payload, size_t size, int *fds, size_t n_fds);
+    /* The connection is over (end of file, violation, error, or socket_close). Called once, as the
+     * last call, when the handle is closed and the memory may go. `reason` for the log. */
+    void (*closed)(struct socket *socket, const char *reason);
+};
+
+struct socket {
+    const struct socket_operations *operations;
+    uv_poll_t poll;
+    int fd;
+    bool is_closing, is_paused, is_held;
+    const char *reason;
+    /* read side */
+    uint8_t header[FRAME_HEADER_SIZE];
+    size_t header_size;
+    struct frame_header frame;
+    uint8_t *payload;
+    size_t payload_size;
+    int fds[FRAME_FDS_MAX];
+    size_t n_fds;
+    /* write side */
+    struct list queue; /* of struct socket_output, in socket.c */
+    size_t queue_bytes;
+    uint64_t received_bytes, sent_bytes;
+};
+
+/* Consumes `fd` (a connected, non-blocking stream socket) on success. */
+int socket_init(struct socket *socket,
+                uv_loop_t *loop,
+                int fd,
+                const struct socket_operations *operations);
+/* Queues a frame; takes the message's bytes. `fd` >= 0 travels with it and is consumed. Tries to
+ * write at once. Does nothing on a closing socket. */
+void socket_send(struct socket *socket, struct message *message, int fd);
+/* Stops and resumes reading: the session's own bound on requests in flight. */
+void socket_hold(struct socket *socket, bool hold);
+void socket_close(struct socket *socket, const char *reason); /* idempotent */
+bool socket_is_open(const struct socket *socket);

@@ -1,0 +1,36 @@
+/*
+ * One compile: configuration and sources to cubin or log. NVRTC is loaded with dlopen; it needs no
+ * GPU and no driver. Runs in the compile role (or in gemmctl compile), never in the front.
+ */
+#pragma once
+
+#include "../core/status.h"
+#include "cache.h"
+#include "key.h"
+#include "sources.h"
+
+struct nvrtc; /* the loaded library */
+
+/* Tries libnvrtc.so.13, .12, then $GEMMD_NVRTC (a path) first when set. NVRTC_E_ABSENT with the
+ * reason in `ret_fault`. */
+int nvrtc_new(struct nvrtc **ret_nvrtc, struct fault *ret_fault);
+struct nvrtc *nvrtc_free(struct nvrtc *nvrtc);
+void nvrtc_identity(const struct nvrtc *nvrtc, struct compiler_identity *ret_identity);
+
+struct nvrtc_result {
+    struct cubin cubin; /* with registers, shared memory and spills as ptxas reported them */
+    char *log;          /* owned; "" when there is nothing to say */
+};
+
+void nvrtc_result_deinit(struct nvrtc_result *result);
+
+/* 0, or NVRTC_E_COMPILE with the log (a result, not a failure of ours). */
+int nvrtc_compile(struct nvrtc *nvrtc,
+                  const struct sources *sources,
+                  const struct config *config,
+                  struct nvrtc_result *ret_result);
+
+enum {
+    NVRTC_E_ABSENT = 1,
+    NVRTC_E_COMPILE,
+};

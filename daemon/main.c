@@ -1,0 +1,18 @@
+/*
+ * One binary, three roles, told apart by the first argument: the front (no role named), the worker
+ * and the compile child. Each role is reached by exec, never by fork alone: CUDA and NVRTC do not
+ * survive a fork.
+ */
+#include "core/std.h"
+#include "roles.h"
+
+#include <string.h>
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "worker") == 0)
+        return worker_main(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "compile") == 0)
+        return compile_main(argc - 1, argv + 1);
+    return front_main(argc, argv);
+}

@@ -1,0 +1,86 @@
+/*
+ * A configuration: everything that is fixed when a kernel is compiled. M, N, K, leading dimensions
+ * and pointers are not in it; they stay run-time values, so that a model needs few kernels.
+ *
+ * Three equal forms: this struct, the canonical text (cache key, log, metrics, command line), and
+ * the -D list that kernels_src/base/config.cuh reads. Text and struct convert both ways without
+ * loss. Pure C, no allocation, no CUDA.
+ *
+ * Text: ARCH.IN.OUT.LAYOUT.MxNxK.sSTAGES.cCLUSTER.SCHEDULE.COPY, for example
+ *   sm90a.bf16.bf16.nt.128x128x32.s4.c1x1.mma.v16      (portable)
+ *   sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma     (hopper, later)
+ * LAYOUT: n as stored row-major, t transposed, as in BLAS with A[M,K] and B[N,K] being `nt`.
+ */
+#pragma once
+
+#include "../core/dtype.h"
+#include "../core/std.h"
+
+enum config_family {
+    CONFIG_CPU, /* no kernel: the CPU worker's BLAS. Text: "cpu.IN.OUT.LAYOUT" */
+    CONFIG_PORTABLE,
+    CONFIG_HOPPER,
+    CONFIG_BLACKWELL,
+};
+
+enum config_schedule {
+    CONFIG_SCHEDULE_MMA,  /* portable: all warps load and compute, mma.sync */
+    CONFIG_SCHEDULE_SIMT, /* portable: the same with FMA on CUDA cores (true fp32) */
+    /* the hopper family's ladder follows here */
+};
+
+enum config_copy {
+    CONFIG_COPY_V16,     /* every row starts on 16 bytes: cp.async of 16 bytes, vector stores */
+    CONFIG_COPY_ELEMENT, /* any alignment: element loads and stores */
+};
+
+struct config {
+    enum config_family family;
+    uint32_t arch; /* compute capability times ten: 80, 86, 89, 90, 100, 120 */
+    enum dtype input, output;
+    bool trans_a, trans_b;
+    uint32_t tile_m, tile_n, tile_k; /* CTA tile, elements */
+    uint32_t stages;                 /* ring depth */
+    uint32_t cluster_m, cluster_n;
+    enum config_schedule schedule;
+    enum config_copy copy;
+};
+
+#define CONFIG_TEXT_MAX    96 /* with the terminating zero */
+#define CONFIG_DEFINES_MAX 32
+#define CONFIG_DEFINE_MAX  48
+
+/* -D list in a fixed order, each "-DNAME=VALUE": part of the cache key. */
+struct config_defines {
+    size_t count;
+    char text[CONFIG_DEFINES_MAX][CONFIG_DEFINE_MAX];
+};
+
+/* What a launch needs to know; follows from the configuration alone. */
+struct config_resources {
+    uint32_t threads;                 /* of a CTA */
+    uint32_t shared_memory;           /* dynamic, bytes */
+    uint32_t ctas_per_multiprocessor; /* what the launch bounds promise */
+};
+
+void config_to_text(const struct config *config, char ret_text[CONFIG_TEXT_MAX]);
+/* False when the text is not a canonical configuration. */
+bool config_from_text(const char *text, struct config *ret_config);
+void config_to_defines(const struct config *config, struct config_defines *ret_defines);
+void config_resources(const struct config *config, struct config_resources *ret_resources);
+bool config_equal(const struct config *a, const struct config *b);
+
+/* The kernel file ("entry/gemm_portable.cu"), its entry point and the compiler's architecture
+ * ("sm_90a") for a configuration. */
+const char *config_source(const struct config *config);
+const char *config_entry(const struct config *config);
+const char *config_architecture(uint32_t arch); /* NULL when this version does not know it */
+/* 80 for a device of capability 8.0, ...: the newest known architecture that runs on the device;
+ * 0 when none does. */
+uint32_t config_arch_for_device(uint32_t compute_major, uint32_t compute_minor);
+
+#define CONFIG_LIST_MAX 250 /* per architecture; a budget, tests hold it */
+
+/* Every configuration the plan can name for this architecture, in a fixed order. Returns the
+ * count, at most CONFIG_LIST_MAX. */
+size_t config_list(uint32_t arch, struct config ret_configs[CONFIG_LIST_MAX]);

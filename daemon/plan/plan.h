@@ -1,0 +1,44 @@
+/*
+ * The plan: which configuration computes a problem on a device. Pure, deterministic, no CUDA: the
+ * same problem and alignment give the same configuration, whatever the load (same bits).
+ */
+#pragma once
+
+#include "../core/problem.h"
+#include "config.h"
+
+struct plan_device {
+    bool is_cpu;
+    uint32_t arch; /* as struct config */
+    uint32_t multiprocessors;
+    uint32_t shared_memory_per_block; /* bytes */
+    uint64_t l2_cache;                /* bytes */
+    double clock_hz;
+    double memory_bytes_per_second;
+};
+
+/* True when every row of every operand starts on a multiple of `bytes`. `address[role]` is the
+ * operand's address or its offset in a buffer that is itself aligned. */
+bool plan_rows_are_aligned(const struct problem *problem,
+                           const uint64_t address[OPERAND_COUNT],
+                           uint32_t bytes);
+
+#define PLAN_REASON_MAX 256
+
+struct plan {
+    struct config config;
+    double predicted_seconds;
+    /* the model's terms, for `explain` */
+    double tensor_seconds, l2_seconds, memory_seconds, fixed_seconds;
+    double wave_efficiency; /* 0 to 1 */
+    uint64_t tiles;
+    char reason[PLAN_REASON_MAX]; /* one sentence */
+};
+
+/* Returns STATUS_OK or STATUS_UNSUPPORTED with the fault filled. The problem passed
+ * problem_check() and is not empty. */
+enum status plan_choose(const struct problem *problem,
+                        const uint64_t address[OPERAND_COUNT],
+                        const struct plan_device *device,
+                        struct plan *ret_plan,
+                        struct fault *ret_fault);

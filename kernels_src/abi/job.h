@@ -1,0 +1,70 @@
+/*
+ * One unit of work as the device sees it. Shared between C (worker, front) and the kernels, so:
+ * fixed-width types only, no padding left to a compiler, sizes and offsets asserted on both sides.
+ *
+ * Addresses are in the address space of whoever executes the job: device addresses for a CUDA
+ * worker, plain pointers for the CPU worker. Sizes and strides are in elements, 64 bits wide.
+ * Matrices are row-major (daemon/core/problem.h has the rules); transposition is a flag.
+ */
+#ifndef GEMMD_ABI_JOB_H
+#define GEMMD_ABI_JOB_H
+
+#ifdef __CUDACC_RTC__
+typedef unsigned char gemmd_u8;
+typedef unsigned int gemmd_u32;
+typedef unsigned long long gemmd_u64;
+typedef long long gemmd_i64;
+#    define GEMMD_STATIC_ASSERT static_assert
+#else
+#    include <stdint.h>
+typedef uint8_t gemmd_u8;
+typedef uint32_t gemmd_u32;
+typedef uint64_t gemmd_u64;
+typedef int64_t gemmd_i64;
+#    define GEMMD_STATIC_ASSERT _Static_assert
+#endif
+
+/* struct gemmd_job.flags */
+enum {
+    GEMMD_JOB_TRANS_A = 1u << 0,
+    GEMMD_JOB_TRANS_B = 1u << 1,
+    /* The operand lies in host memory: the worker stages it before the kernel sees the job. */
+    GEMMD_JOB_HOST_A = 1u << 4,
+    GEMMD_JOB_HOST_B = 1u << 5,
+    GEMMD_JOB_HOST_C = 1u << 6,
+    GEMMD_JOB_HOST_D = 1u << 7,
+};
+
+struct gemmd_job {
+    gemmd_u64 a, b, c, d; /* addresses; a and b are 0 when k = 0, c is 0 when beta = 0 */
+    gemmd_i64 m, n, k, batch;
+    gemmd_i64 lda, ldb, ldc, ldd;
+    gemmd_i64 stride_a, stride_b, stride_c, stride_d;
+    double alpha, beta;
+    gemmd_u32 input, output; /* enum dtype of daemon/core/dtype.h */
+    gemmd_u32 flags;
+    gemmd_u32 reserved0;
+    gemmd_u64 first_tile, tile_count; /* a slice of the tile range; tile_count 0: all of it */
+    gemmd_u64 workspace;              /* device address, for configurations that need one */
+    gemmd_u64 bias;                   /* reserved for the fused epilogue; 0 */
+    gemmd_u64 reserved1[8];
+};
+
+GEMMD_STATIC_ASSERT(sizeof(struct gemmd_job) == 256, "job size is ABI");
+
+/* Jobs one launch can carry in its parameters (4 KiB is the limit of a kernel's parameters). */
+#define GEMMD_FEED_JOBS 8
+
+/*
+ * Kernel parameter of a launched (not resident) kernel: the jobs lie here and the grid leaves
+ * after them. Entry points take `const __grid_constant__ struct gemmd_feed`.
+ */
+struct gemmd_feed {
+    gemmd_u32 job_count;
+    gemmd_u32 reserved[31];
+    struct gemmd_job jobs[GEMMD_FEED_JOBS];
+};
+
+GEMMD_STATIC_ASSERT(sizeof(struct gemmd_feed) == 128 + GEMMD_FEED_JOBS * 256, "feed size is ABI");
+
+#endif

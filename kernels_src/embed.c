@@ -1,0 +1,1 @@
+int gemmd_kernels_embedded;

@@ -1,0 +1,130 @@
+/*
+ * Requests of the protocol as plain structs, and both directions of their encoding. msgpack-c is
+ * used inside request.c and reply.c only. proto/protocol.md is the specification.
+ *
+ * Decoding copies everything except inline matrix data and names, which point into the frame's
+ * payload and live as long as it does.
+ */
+#pragma once
+
+#include "../daemon/core/problem.h"
+#include "../daemon/core/status.h"
+#include "../daemon/core/std.h"
+
+#define PROTOCOL_VERSION 1
+
+enum method {
+    METHOD_HELLO,           /* "hello": first message of a connection */
+    METHOD_GEMM,            /* "gemm" */
+    METHOD_BUFFER_CREATE,   /* "buffer.create": device or host memory owned by the daemon */
+    METHOD_BUFFER_REGISTER, /* "buffer.register": the client's memfd, as descriptor 0 */
+    METHOD_BUFFER_OPEN,     /* "buffer.open": by name */
+    METHOD_BUFFER_FREE,     /* "buffer.free": gives the id back; memory goes with its last user */
+    METHOD_BUFFER_WRITE,    /* "buffer.write": inline bytes into a buffer */
+    METHOD_BUFFER_READ,     /* "buffer.read": inline bytes out of a buffer */
+    METHOD_BUFFER_COPY,     /* "buffer.copy": between buffers, ordered with the stream's jobs */
+    METHOD_STATUS,          /* "status" */
+    METHOD_STATS,           /* "stats" */
+    METHOD_EXPLAIN,         /* "explain": plan of a gemm that is not run */
+    METHOD_CACHE_LIST,      /* "cache.list" */
+    METHOD_CACHE_VERIFY,    /* "cache.verify" */
+    METHOD_CACHE_PREWARM,   /* "cache.prewarm": compile one configuration by text */
+    METHOD_CACHE_PRUNE,     /* "cache.prune" */
+    METHOD_COUNT,
+};
+
+const char *method_name(enum method method);
+
+enum operand_kind {
+    OPERAND_ABSENT, /* a, b when not read; c when beta = 0; d: the result comes back inline */
+    OPERAND_BUFFER, /* buffer number and byte offset */
+    OPERAND_INLINE, /* bytes in the message; inputs only */
+};
+
+struct request_operand {
+    enum operand_kind kind;
+    uint64_t buffer;
+    uint64_t offset; /* bytes */
+    const void *data;
+    size_t size; /* bytes of `data` */
+};
+
+struct request_gemm {
+    struct problem problem; /* as given: defaults not filled, column-major not converted */
+    bool column_major;
+    struct request_operand operand[OPERAND_COUNT];
+};
+
+enum buffer_kind {
+    BUFFER_HOST = 1,
+    BUFFER_DEVICE = 2,
+};
+
+#define BUFFER_NAME_MAX 64 /* bytes, printable ASCII without '/' */
+
+struct request_buffer {
+    enum buffer_kind kind; /* create */
+    uint64_t size;         /* create, register: bytes */
+    const char *name;      /* create, open; not zero-terminated; NULL when unnamed */
+    size_t name_size;
+    uint32_t mode;    /* create with a name: permission bits like a file's, 0600 default */
+    bool writable;    /* register, open: may jobs write it */
+    uint64_t id;      /* free, write, read */
+    uint64_t offset;  /* write, read: bytes */
+    const void *data; /* write */
+    uint64_t length;  /* write: size of data; read: bytes wanted */
+};
+
+struct request_copy {
+    uint64_t source, source_offset, destination, destination_offset, length; /* bytes */
+};
+
+struct request_cache {
+    const char *configuration; /* prewarm; not zero-terminated */
+    size_t configuration_size;
+    uint64_t max_bytes; /* prune */
+};
+
+struct request_hello {
+    uint32_t version;   /* highest protocol version the client speaks */
+    const char *client; /* free text, for logs; may be NULL */
+    size_t client_size;
+};
+
+struct request {
+    uint32_t id; /* chosen by the client, repeated in the reply */
+    enum method method;
+
+    union {
+        struct request_hello hello;
+        struct request_gemm gemm; /* also for explain */
+        struct request_buffer buffer;
+        struct request_copy copy;
+        struct request_cache cache;
+    } body;
+};
+
+/* Growing output of an encoder, frame header included once frame_finish() ran. */
+struct message {
+    uint8_t *bytes; /* owned */
+    size_t size, capacity;
+};
+
+#define MESSAGE_NULL ((struct message){0})
+
+void message_deinit(struct message *message);
+
+/* Encodes a whole frame (header and payload) into an empty message. < 0 only for lack of memory. */
+int request_encode(const struct request *request, uint16_t n_fds, struct message *ret_message);
+
+enum {
+    REQUEST_E_MALFORMED = 1, /* not a request at all: the connection ends */
+    REQUEST_E_REFUSED, /* a request with a bad field: answer `ret_fault`, go on. ret_request->id
+                          is valid */
+};
+
+/* `payload` is one frame's payload. */
+int request_decode(const uint8_t *payload,
+                   size_t size,
+                   struct request *ret_request,
+                   struct fault *ret_fault);
