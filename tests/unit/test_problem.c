@@ -239,6 +239,7 @@ Test(problem, refuses_spans_that_leave_64_bits)
     struct problem problem;
 
     problem = some(1ll << 40, 1ll << 40, 1, 1);
+    problem.beta = 0;
     assert_refuses(&problem, false, "d", "d covers", "at most");
     problem = some(2, 1, big, 1);
     assert_refuses(&problem, false, "a", "a covers", "at most");
