@@ -1,1 +1,0 @@
-int gemmd_kernels_embedded;
