@@ -11,8 +11,9 @@
 
 struct nvrtc; /* the loaded library */
 
-/* Tries libnvrtc.so.13, .12, then $GEMMD_NVRTC (a path) first when set. NVRTC_E_ABSENT with the
- * reason in `ret_fault`. */
+/* Looks at $GEMMD_NVRTC (a path; when set, nowhere else), then in the `lib` folder beside the
+ * binary's own, then where the loader finds libnvrtc.so.13 and .12, then in the toolkit's usual
+ * place. NVRTC_E_ABSENT with the reason in `ret_fault`. */
 int nvrtc_new(struct nvrtc **ret_nvrtc, struct fault *ret_fault);
 struct nvrtc *nvrtc_free(struct nvrtc *nvrtc);
 void nvrtc_identity(const struct nvrtc *nvrtc, struct compiler_identity *ret_identity);
@@ -24,7 +25,9 @@ struct nvrtc_result {
 
 void nvrtc_result_deinit(struct nvrtc_result *result);
 
-/* 0, or NVRTC_E_COMPILE with the log (a result, not a failure of ours). */
+/* 0, or NVRTC_E_COMPILE or NVRTC_E_MEMORY with `ret_result` filled: the log says why and the cubin
+ * is empty (a result, not a failure of ours). The configuration has a kernel (is not CPU). May run
+ * on several threads at once. */
 int nvrtc_compile(struct nvrtc *nvrtc,
                   const struct sources *sources,
                   const struct config *config,
@@ -33,4 +36,5 @@ int nvrtc_compile(struct nvrtc *nvrtc,
 enum {
     NVRTC_E_ABSENT = 1,
     NVRTC_E_COMPILE,
+    NVRTC_E_MEMORY, /* the compiler ran out of it: this process has a limit */
 };
