@@ -36,7 +36,7 @@ enum config_copy {
 
 struct config {
     enum config_family family;
-    uint32_t arch; /* compute capability times ten: 80, 86, 89, 90, 100, 120 */
+    uint32_t arch; /* compute capability times ten: 80 86 87 89 90 100 103 120 */
     enum dtype input, output;
     bool trans_a, trans_b;
     uint32_t tile_m, tile_n, tile_k; /* CTA tile, elements */

@@ -1,1 +1,165 @@
+/*
+ * Picks the configuration with the smallest predicted time among those that can compute a problem.
+ * No state: the answer depends on the arguments alone, and ties go to the earlier list entry.
+ */
 #include "plan.h"
+
+#include "plan_portable.h"
+
+#include <stdio.h>
+
+#define CPU_FLOP_PER_CLOCK 16.0 /* of one thread: two 256-bit FMA units at half their rate */
+#define CPU_CLOCK          2.5e9
+#define CPU_CALL_SECONDS   2e-6
+
+#define ROW_ALIGNMENT 16 /* bytes, what CONFIG_COPY_V16 asks for */
+
+static bool operand_is_used(const struct problem *problem, enum operand_role role)
+{
+    return role == OPERAND_D || problem_reads(problem, role);
+}
+
+/* Modulo 2^64 is enough: the alignment is a power of two. */
+static bool operand_is_aligned(const struct problem *problem,
+                               enum operand_role role,
+                               uint64_t address,
+                               uint32_t bytes)
+{
+    const struct problem_operand *operand = &problem->operand[role];
+    bool is_input = role == OPERAND_A || role == OPERAND_B;
+    uint64_t size = dtype_size(is_input ? problem->input : problem->output);
+
+    if (address % bytes != 0)
+        return false;
+    if (problem_rows(problem, role) > 1 && (uint64_t)operand->ld * size % bytes != 0)
+        return false;
+    return problem->batch <= 1 || (uint64_t)operand->stride * size % bytes == 0;
+}
+
+/* The first operand whose rows do not all start on `bytes`; OPERAND_COUNT when there is none. */
+static enum operand_role unaligned_operand(const struct problem *problem,
+                                           const uint64_t address[OPERAND_COUNT],
+                                           uint32_t bytes)
+{
+    for (enum operand_role role = OPERAND_A; role < OPERAND_COUNT; role++)
+        if (operand_is_used(problem, role) &&
+            !operand_is_aligned(problem, role, address[role], bytes))
+            return role;
+    return OPERAND_COUNT;
+}
+
+bool plan_rows_are_aligned(const struct problem *problem,
+                           const uint64_t address[OPERAND_COUNT],
+                           uint32_t bytes)
+{
+    return unaligned_operand(problem, address, bytes) == OPERAND_COUNT;
+}
+
+static void
+choose_cpu(const struct problem *problem, const struct plan_device *device, struct plan *ret_plan)
+{
+    double threads = MAX(device->multiprocessors, 1u);
+    double clock = device->clock_hz > 0 ? device->clock_hz : CPU_CLOCK;
+
+    *ret_plan = (struct plan){
+        .config =
+            {
+                .family = CONFIG_CPU,
+                .input = problem->input,
+                .output = problem->output,
+                .trans_a = problem->trans_a,
+                .trans_b = problem->trans_b,
+            },
+        .tensor_seconds = problem_flop(problem) / (threads * clock * CPU_FLOP_PER_CLOCK),
+        .fixed_seconds = CPU_CALL_SECONDS,
+        .wave_efficiency = 1,
+        .tiles = 1,
+    };
+    ret_plan->predicted_seconds = ret_plan->tensor_seconds + ret_plan->fixed_seconds;
+    snprintf(ret_plan->reason, PLAN_REASON_MAX,
+             "This device is the CPU: its BLAS computes every product, with %u threads.",
+             MAX(device->multiprocessors, 1u));
+}
+
+static bool config_fits(const struct config *config,
+                        const struct problem *problem,
+                        enum config_copy copy,
+                        uint32_t shared_memory)
+{
+    struct config_resources resources;
+
+    if (config->input != problem->input || config->output != problem->output ||
+        config->trans_a != problem->trans_a || config->trans_b != problem->trans_b ||
+        config->copy != copy)
+        return false;
+    config_resources(config, &resources);
+    return resources.shared_memory <= shared_memory;
+}
+
+static const char *bound_name(const struct plan *plan)
+{
+    double busy = MAX(MAX(plan->tensor_seconds, plan->l2_seconds), plan->memory_seconds);
+
+    if (plan->fixed_seconds > busy)
+        return "latency";
+    if (busy == plan->tensor_seconds)
+        return "arithmetic";
+    return busy == plan->memory_seconds ? "device memory" : "the L2 cache";
+}
+
+static void
+explain(const struct plan_device *device, enum operand_role unaligned, struct plan *plan)
+{
+    char copy[96];
+
+    if (unaligned == OPERAND_COUNT)
+        snprintf(copy, sizeof copy, "every row starts on %d bytes", ROW_ALIGNMENT);
+    else
+        snprintf(copy, sizeof copy,
+                 "rows of %s do not all start on %d bytes, so elements are copied one by one",
+                 operand_name(unaligned), ROW_ALIGNMENT);
+    snprintf(plan->reason, PLAN_REASON_MAX,
+             "%llu tiles of %ux%u keep %u multiprocessors %.0f %% busy, bound by %s; %s.",
+             (unsigned long long)plan->tiles, plan->config.tile_m, plan->config.tile_n,
+             device->multiprocessors, plan->wave_efficiency * 100, bound_name(plan), copy);
+}
+
+enum status plan_choose(const struct problem *problem,
+                        const uint64_t address[OPERAND_COUNT],
+                        const struct plan_device *device,
+                        struct plan *ret_plan,
+                        struct fault *ret_fault)
+{
+    struct config configs[CONFIG_LIST_MAX];
+    struct plan best = {0};
+    enum operand_role unaligned;
+    enum config_copy copy;
+    size_t count;
+
+    if (device->is_cpu) {
+        choose_cpu(problem, device, ret_plan);
+        return STATUS_OK;
+    }
+    unaligned = unaligned_operand(problem, address, ROW_ALIGNMENT);
+    copy = unaligned == OPERAND_COUNT ? CONFIG_COPY_V16 : CONFIG_COPY_ELEMENT;
+    count = config_list(device->arch, configs);
+    for (size_t i = 0; i < count; i++) {
+        struct plan candidate = {0};
+
+        if (!config_fits(&configs[i], problem, copy, device->shared_memory_per_block))
+            continue;
+        plan_portable_predict(problem, &configs[i], device, &candidate);
+        if (best.tiles == 0 || candidate.predicted_seconds < best.predicted_seconds)
+            best = candidate;
+    }
+    if (best.tiles == 0)
+        return fault_set(ret_fault, STATUS_UNSUPPORTED, "dtype",
+                         "no kernel for %s to %s on architecture %u with %u bytes of shared "
+                         "memory; architectures 80 86 87 89 90 100 103 120 have kernels for bf16, "
+                         "fp16, fp32, fp64 and int8",
+                         dtype_name(problem->input), dtype_name(problem->output), device->arch,
+                         device->shared_memory_per_block);
+    explain(device, unaligned, &best);
+    *ret_plan = best;
+    return STATUS_OK;
+}

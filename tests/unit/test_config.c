@@ -1,0 +1,162 @@
+#include "../../daemon/plan/config.h"
+
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+static const uint32_t archs[] = {80, 86, 87, 89, 90, 100, 103, 120};
+
+/* What the driver grants a CTA at most, by opt-in, and what a multiprocessor has in all. */
+static uint32_t shared_memory_limit(uint32_t arch)
+{
+    return arch == 86 || arch == 89 || arch == 120 ? 99 * 1024 : 163 * 1024;
+}
+
+Test(config, lists_no_more_than_the_budget_and_every_dtype_layout_and_copy)
+{
+    struct config configs[CONFIG_LIST_MAX];
+
+    for (size_t a = 0; a < ARRAY_SIZE(archs); a++) {
+        size_t count = config_list(archs[a], configs);
+
+        cr_assert_leq(count, CONFIG_LIST_MAX);
+        cr_assert_eq(count, 7u * 4 * 2 * 2);
+        for (size_t i = 0; i < count; i++)
+            for (size_t j = 0; j < i; j++)
+                cr_assert_not(config_equal(&configs[i], &configs[j]));
+    }
+    cr_assert_eq(config_list(75, configs), 0);
+}
+
+Test(config, text_and_struct_convert_both_ways_without_loss)
+{
+    struct config configs[CONFIG_LIST_MAX], back;
+    char text[CONFIG_TEXT_MAX];
+
+    for (size_t a = 0; a < ARRAY_SIZE(archs); a++) {
+        size_t count = config_list(archs[a], configs);
+
+        for (size_t i = 0; i < count; i++) {
+            config_to_text(&configs[i], text);
+            cr_assert(config_from_text(text, &back), "%s", text);
+            cr_assert(config_equal(&configs[i], &back), "%s", text);
+        }
+    }
+}
+
+Test(config, text_is_what_the_header_shows)
+{
+    struct config config;
+    char text[CONFIG_TEXT_MAX];
+
+    cr_assert(config_from_text("sm90a.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16", &config));
+    cr_assert_eq(config.arch, 90);
+    cr_assert_eq(config.tile_n, 256);
+    cr_assert(!config.trans_a && config.trans_b);
+    cr_assert(config_from_text("cpu.int8.int32.tn", &config));
+    cr_assert_eq(config.family, CONFIG_CPU);
+    config_to_text(&config, text);
+    cr_assert_str_eq(text, "cpu.int8.int32.tn");
+}
+
+Test(config, refuses_every_text_that_is_not_canonical)
+{
+    static const char good[] = "sm90a.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16";
+    static const char *const bad[] = {
+        "",
+        ".",
+        "sm90a",
+        "cpu",
+        "cpu.bf16.bf16",
+        "cpu.bf16.int32.nn",
+        "cpu.bf16.bf16.nn.",
+        "sm90.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16",
+        "sm90a.bf16.fp16.nt.128x256x32.s4.c1x1.mma.v16",
+        "sm90a.bf16.bf16.nt.0128x256x32.s4.c1x1.mma.v16",
+        "sm90a.bf16.bf16.nt.128x256x32.s4.c2x1.mma.v16",
+        "sm90a.bf16.bf16.nt.128x256x32.s99999999999.c1x1.mma.v16",
+        " sm90a.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16",
+        "sm90a.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16 ",
+    };
+    struct config config;
+
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        cr_expect_not(config_from_text(bad[i], &config), "%s", bad[i]);
+    for (size_t i = 0; i < sizeof good - 1; i++) {
+        char cut[sizeof good];
+
+        memcpy(cut, good, sizeof good);
+        cut[i] = 0;
+        cr_expect_not(config_from_text(cut, &config), "%s", cut);
+        memcpy(cut, good, sizeof good);
+        cut[i] = '#';
+        cr_expect_not(config_from_text(cut, &config), "%s", cut);
+    }
+}
+
+Test(config, different_configurations_never_share_a_define_list)
+{
+    struct config configs[CONFIG_LIST_MAX];
+    static struct config_defines defines[CONFIG_LIST_MAX];
+    size_t count = config_list(90, configs);
+
+    for (size_t i = 0; i < count; i++) {
+        config_to_defines(&configs[i], &defines[i]);
+        cr_assert_gt(defines[i].count, 0);
+        for (size_t d = 0; d < defines[i].count; d++)
+            cr_assert_eq(strncmp(defines[i].text[d], "-DGEMMD_", 8), 0);
+        for (size_t j = 0; j < i; j++)
+            cr_assert_neq(memcmp(&defines[i], &defines[j], sizeof defines[i]), 0);
+    }
+}
+
+Test(config, resources_fit_every_architecture_and_the_promised_ctas)
+{
+    struct config configs[CONFIG_LIST_MAX];
+    struct config_resources resources;
+
+    for (size_t a = 0; a < ARRAY_SIZE(archs); a++) {
+        uint32_t limit = shared_memory_limit(archs[a]);
+        size_t count = config_list(archs[a], configs);
+
+        for (size_t i = 0; i < count; i++) {
+            uint32_t ctas;
+
+            config_resources(&configs[i], &resources);
+            ctas = resources.ctas_per_multiprocessor;
+            cr_assert_geq(ctas, 1);
+            cr_assert_leq(resources.threads, 1024);
+            cr_assert_leq(resources.shared_memory, limit);
+            cr_assert_leq(ctas * (resources.shared_memory + 1024), limit + 1024);
+            cr_assert_leq(ctas * resources.threads, 1536);
+        }
+    }
+}
+
+Test(config, finds_a_cubin_that_runs_on_the_device)
+{
+    static const struct {
+        uint32_t major, minor, arch;
+    } devices[] = {
+        {7, 5, 0},    {8, 0, 80}, {8, 1, 80}, {8, 6, 86},   {8, 7, 87}, {8, 8, 86},
+        {8, 9, 89},   {9, 0, 90}, {9, 1, 0},  {10, 0, 100}, {10, 1, 0}, {10, 3, 103},
+        {12, 0, 120}, {13, 0, 0}, {0, 80, 0}, {4, 50, 0},   {0, 0, 0},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(devices); i++)
+        cr_expect_eq(config_arch_for_device(devices[i].major, devices[i].minor), devices[i].arch,
+                     "%u.%u", devices[i].major, devices[i].minor);
+}
+
+Test(config, names_compiler_source_and_entry)
+{
+    struct config configs[CONFIG_LIST_MAX];
+
+    cr_assert_str_eq(config_architecture(80), "sm_80");
+    cr_assert_str_eq(config_architecture(90), "sm_90a");
+    cr_assert_str_eq(config_architecture(100), "sm_100a");
+    cr_assert_null(config_architecture(75));
+    cr_assert_gt(config_list(80, configs), 0);
+    cr_assert_str_eq(config_source(&configs[0]), "entry/gemm_portable.cu");
+    cr_assert_str_eq(config_entry(&configs[0]), "gemm");
+}
