@@ -7,9 +7,13 @@
  * that process, never before: a dying grid can still write into the memory. Rings are never reused
  * between workers. The worker attaches to the four inherited descriptors.
  *
- * Threads: each side uses its end from one thread. Memory order: slot bodies are published by a
- * release store of the slot's sequence word and read after an acquire load; the sleep protocol uses
- * sequentially consistent fences (announce sleep, look again, then wait).
+ * Threads: each side uses its end from one thread. Memory order: slot bodies are published by the
+ * store of the slot's sequence word and read after an acquire load of it; the sleep protocol
+ * (announce, look again, then wait) rests on sequentially consistent accesses on both sides.
+ *
+ * Trust: indices are private to each side. What the peer writes is only compared with what must
+ * come next, so a peer that writes nonsense can stop the link but not lead the other side outside
+ * its slots, and the seals keep the memory from shrinking under the mapping.
  *
  * While neither side sleeps, a command and its completion make no system call; `system_calls`
  * counts those that were made, for the test that holds this.
@@ -21,7 +25,7 @@
 #include "../core/std.h"
 #include "link_message.h"
 
-#define LINK_COMMANDS    256 /* slots; a power of two. Bounds what a worker can hold at once */
+#define LINK_COMMANDS    256 /* slots; a power of two. Bounds the commands without a read answer */
 #define LINK_COMPLETIONS 256 /* at least LINK_COMMANDS: a worker never waits to complete */
 
 enum link_side {
@@ -46,6 +50,7 @@ struct link {
     int peer_socket; /* front only: the worker's end until the child has it; -1 after */
     uint64_t commands_written, commands_read;
     uint64_t completions_written, completions_read;
+    uint64_t messages_received;
     uint64_t system_calls; /* eventfd reads and writes and socket calls made on this side */
 };
 
@@ -54,13 +59,16 @@ struct link {
         .fds = {.memory = -1, .command_event = -1, .completion_event = -1, .socket = -1},          \
         .peer_socket = -1})
 
-int link_create(struct link *link);                             /* front */
-int link_attach(struct link *link, const struct link_fds *fds); /* worker; consumes the fds */
+int link_create(struct link *link); /* front */
+/* Worker. Consumes the fds on success. LINK_E_BROKEN when the memory is not a link of this layout
+ * (front and worker of two versions, after an upgrade of the binary under a running daemon). */
+int link_attach(struct link *link, const struct link_fds *fds);
 void link_deinit(struct link *link); /* closes and unmaps; safe on LINK_NULL */
 
 /* --- front ----------------------------------------------------------------------------------- */
 
-/* Commands that can be written now without waiting. */
+/* Commands that can be written now without waiting: LINK_COMMANDS less those whose completion was
+ * not yet read here. So both rings have room by the front's own count. */
 uint32_t link_room(const struct link *link);
 /* Copies the command into the ring (its sequence word is set here); wakes a sleeping worker. The
  * caller checked link_room(). */
@@ -75,7 +83,9 @@ uint64_t link_commands_taken(const struct link *link);
  * waking: link_awake() (drains the eventfd). */
 bool link_front_may_sleep(struct link *link);
 void link_front_awake(struct link *link);
-/* The worker's beat: a counter that moves while the worker's loop runs. */
+/* The worker's beat: a counter that moves while the worker's loop runs. It stands still while the
+ * worker sleeps with nothing to do, and while the CPU backend computes: a watchdog looks at it only
+ * for a CUDA device with commands in flight. */
 uint64_t link_heartbeat(const struct link *link);
 
 /* --- worker ---------------------------------------------------------------------------------- */
@@ -92,12 +102,15 @@ void link_memory_range(const struct link *link, void **ret_base, size_t *ret_siz
 
 /* --- both: messages with descriptors --------------------------------------------------------- */
 
-/* Sends one message with up to LINK_FDS_MAX descriptors (not consumed). -EAGAIN when the peer does
- * not read. */
+/* Sends one message with up to LINK_FDS_MAX descriptors (not consumed). -EAGAIN (not traced) when
+ * the peer does not read; LINK_E_CLOSED when it is gone. */
 int link_send(struct link *link, const struct link_message *message, const int *fds, size_t n_fds);
-/* Receives one message, non-blocking. Returns 0; LINK_E_EMPTY when there is none; LINK_E_CLOSED
- * when the peer is gone; LINK_E_BROKEN for a message that is not one. Descriptors are
- * close-on-exec and belong to the caller. */
+/* True when the peer sent more than was received here: a look at shared memory, no system call. It
+ * does not tell that the peer is gone: poll the socket for that before sleeping. */
+bool link_message_waiting(const struct link *link);
+/* Receives one message, non-blocking; its texts end in a zero. Returns 0; LINK_E_EMPTY when there
+ * is none; LINK_E_CLOSED when the peer is gone; LINK_E_BROKEN for a message that is not one.
+ * Descriptors are close-on-exec and belong to the caller. */
 int link_receive(struct link *link,
                  struct link_message *ret_message,
                  int *ret_fds,
