@@ -8,9 +8,10 @@
 #define LIMIT_IN_FLIGHT            256  /* requests of a connection that wait for an answer */
 #define LIMIT_JOBS_PER_UID         4096 /* jobs queued or running: 3 MiB of our memory */
 #define LIMIT_BUFFERS_PER_UID      4096 /* one fd in the front each */
-#define LIMIT_HOST_BYTES_PER_UID   (64ull << 30)  /* registered or owned host memory */
-#define LIMIT_DEVICE_BYTES_PER_UID (1ull << 40)   /* the device says no first */
-#define LIMIT_INLINE_BYTES_PER_UID (256ull << 20) /* staged operands and results of running jobs   \
-                                                   */
-#define LIMIT_PARTIAL_FRAME_SECONDS 30            /* half a frame, then silence */
-#define LIMIT_HELLO_SECONDS         10            /* connected, then silence */
+#define LIMIT_HOST_BYTES_PER_UID   (64ull << 30) /* registered or owned host memory */
+#define LIMIT_DEVICE_BYTES_PER_UID (1ull << 40)  /* the device says no first */
+#define LIMIT_INLINE_BYTES_PER_UID                                                                 \
+    (256ull << 20)                     /* staged operands and results of running jobs              \
+                                        */
+#define LIMIT_PARTIAL_FRAME_SECONDS 30 /* half a frame, then silence */
+#define LIMIT_HELLO_SECONDS         10 /* connected, then silence */
