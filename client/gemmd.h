@@ -87,7 +87,8 @@ typedef struct gemmd_error {
 } gemmd_error;
 
 /* `path` NULL: $GEMMD_SOCKET, else $XDG_RUNTIME_DIR/gemmd.sock, else /run/gemmd/gemmd.sock. On
- * failure *ret is NULL and `ret_error` (may be NULL) describes it. */
+ * failure *ret is NULL and `ret_error` (may be NULL) describes it; GEMMD_DISCONNECTED when no
+ * daemon is there, GEMMD_TIMEOUT when it does not answer within 10 s. */
 GEMMD_API gemmd_status gemmd_connect(const char *path, gemmd **ret, gemmd_error *ret_error);
 /* Frees the connection and every buffer handle made from it. NULL is allowed. */
 GEMMD_API void gemmd_close(gemmd *connection);
@@ -209,9 +210,9 @@ GEMMD_API gemmd_status gemmd_wait(gemmd *connection,
                                   gemmd_result *ret);
 /* Whether gemmd_wait() would return at once. Reads what has arrived, never blocks. */
 GEMMD_API gemmd_status gemmd_poll(gemmd *connection, gemmd_job job, bool *ret_done);
-/* Readable when answers may have arrived: for poll and epoll, then gemmd_poll(). Owned by the
- * library. */
-GEMMD_API int gemmd_fd(const gemmd *connection);
+/* Readable when answers may have arrived and while answered jobs wait to be taken: for poll and
+ * epoll, then gemmd_poll(). Owned by the library; -1 when descriptors ran out. */
+GEMMD_API int gemmd_fd(gemmd *connection);
 
 /* --- administration -------------------------------------------------------------------------- */
 

@@ -1,0 +1,459 @@
+/*
+ * Products: from the caller's description to a request, and from the answer to the caller's memory.
+ *
+ * Operands in buffers pass through as they are. Plain ones travel together: in the message when
+ * inputs and result are small, else in one staging block. The rows on the way may lie closer than
+ * the caller's (matrix_for_wire), so leading dimensions and strides of the request are the wire's.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client_internal.h"
+
+#define STAGING_ALIGNMENT 256u /* of each operand: what every load of every kernel asks for */
+
+/* --- translation ----------------------------------------------------------------------------- */
+
+static const gemmd_operand *operand_of(const gemmd_product *product, int role)
+{
+    const gemmd_operand *const operands[OPERAND_COUNT] = {
+        [OPERAND_A] = &product->a,
+        [OPERAND_B] = &product->b,
+        [OPERAND_C] = &product->c,
+        [OPERAND_D] = &product->d,
+    };
+
+    return operands[role];
+}
+
+static gemmd_status check_version(gemmd *connection, const gemmd_product *product)
+{
+    if (!product)
+        return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "product",
+                               "the product is NULL");
+    if (product->size != sizeof(gemmd_product))
+        return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "size",
+                               "size is %zu; this library's gemmd_product has %zu bytes "
+                               "(start from GEMMD_PRODUCT_INIT)",
+                               product->size, sizeof(gemmd_product));
+    if (product->order != GEMMD_ROW_MAJOR && product->order != GEMMD_COLUMN_MAJOR)
+        return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "order",
+                               "order is %d; GEMMD_ROW_MAJOR (0) and GEMMD_COLUMN_MAJOR (1) are "
+                               "allowed",
+                               (int)product->order);
+    return GEMMD_OK;
+}
+
+static void describe(const gemmd_product *product, struct request_gemm *ret_request)
+{
+    struct problem *problem = &ret_request->problem;
+
+    *ret_request = (struct request_gemm){.column_major = product->order == GEMMD_COLUMN_MAJOR};
+    *problem = (struct problem){
+        .input = (enum dtype)product->input,
+        .output = product->output == GEMMD_DTYPE_DEFAULT
+                      ? dtype_default_output((enum dtype)product->input)
+                      : (enum dtype)product->output,
+        .m = product->m,
+        .n = product->n,
+        .k = product->k,
+        .batch = product->batch,
+        .trans_a = product->trans_a,
+        .trans_b = product->trans_b,
+        .alpha = product->alpha,
+        .beta = product->beta,
+    };
+    for (int i = 0; i < OPERAND_COUNT; i++) {
+        problem->operand[i].ld = operand_of(product, i)->ld;
+        problem->operand[i].stride = operand_of(product, i)->stride;
+    }
+}
+
+gemmd_status
+product_translate(gemmd *connection, const gemmd_product *product, struct request_gemm *ret_request)
+{
+    struct fault fault = FAULT_NONE;
+    gemmd_status status;
+
+    static_assert(GEMMD_DEFAULT == PROBLEM_DEFAULT, "passed on as it is");
+    status = check_version(connection, product);
+    if (status != GEMMD_OK)
+        return status;
+    describe(product, ret_request);
+    if (problem_check(&ret_request->problem, ret_request->column_major, &fault) != STATUS_OK)
+        return connection_fail_fault(connection, &fault);
+    return GEMMD_OK;
+}
+
+/* --- plain operands -------------------------------------------------------------------------- */
+
+/* One plain operand on its way. */
+struct parcel {
+    struct matrix caller, wire;
+    uint64_t size;   /* bytes on the way; 0: this operand does not travel */
+    uint64_t offset; /* in the staging block, or in the gathered inline bytes */
+};
+
+/* A submission as it is put together. */
+struct shipment {
+    gemmd *connection;
+    const gemmd_product *product;
+    struct request_gemm *request;
+    struct parcel parcels[OPERAND_COUNT];
+    uint64_t input_size, total_size; /* of the parcels, aligned; D is last */
+    struct staging_block *block;
+    uint8_t *bytes; /* owned: gathered inline inputs */
+};
+
+static void shipment_deinit(struct shipment *shipment)
+{
+    if (shipment->block)
+        staging_give(shipment->connection, shipment->block);
+    free(shipment->bytes);
+}
+
+/* The memory pattern of one operand: `row_major` has the defaults filled. */
+static struct matrix matrix_of(const struct problem *row_major, enum operand_role role)
+{
+    bool is_input = role == OPERAND_A || role == OPERAND_B;
+    const struct problem_operand *operand = &row_major->operand[role];
+
+    return (struct matrix){
+        .rows = (uint64_t)problem_rows(row_major, role),
+        .columns = (uint64_t)problem_columns(row_major, role),
+        .items = operand->stride == 0 ? 1 : (uint64_t)row_major->batch,
+        .ld = (uint64_t)operand->ld,
+        .stride = (uint64_t)operand->stride,
+        .element = dtype_size(is_input ? row_major->input : row_major->output),
+    };
+}
+
+static gemmd_status check_buffer(const struct shipment *shipment, int role)
+{
+    const gemmd_buffer *buffer = operand_of(shipment->product, role)->buffer;
+    const char *name = operand_name((enum operand_role)role);
+
+    if (buffer->connection == shipment->connection)
+        return GEMMD_OK;
+    return connection_fail(shipment->connection, GEMMD_INVALID_ARGUMENT, name,
+                           "the buffer of %s was made on another connection; open it by name on "
+                           "this one",
+                           name);
+}
+
+static gemmd_status absent(const struct shipment *shipment, int role, uint64_t span)
+{
+    const char *name = operand_name((enum operand_role)role);
+
+    return connection_fail(shipment->connection, GEMMD_INVALID_ARGUMENT, name,
+                           "%s has neither a buffer nor memory; %llu bytes are %s", name,
+                           (unsigned long long)span, role == OPERAND_D ? "written" : "read");
+}
+
+/* Columns of a column-major A are rows of the row-major problem's B, and the other way round. */
+static enum operand_role role_in_memory(const struct request_gemm *request, int role)
+{
+    if (request->column_major && role == OPERAND_A)
+        return OPERAND_B;
+    if (request->column_major && role == OPERAND_B)
+        return OPERAND_A;
+    return (enum operand_role)role;
+}
+
+static gemmd_status
+measure_operand(struct shipment *shipment, const struct problem *row_major, int role)
+{
+    const gemmd_operand *operand = operand_of(shipment->product, role);
+    enum operand_role in_memory = role_in_memory(shipment->request, role);
+    struct problem_operand *sent = &shipment->request->problem.operand[role];
+    struct parcel *parcel = &shipment->parcels[role];
+    uint64_t span;
+
+    if (operand->buffer)
+        return check_buffer(shipment, role);
+    span = problem_span(row_major, in_memory);
+    if (span == 0)
+        return GEMMD_OK;
+    if (!operand->data)
+        return absent(shipment, role, span);
+    parcel->caller = matrix_of(row_major, in_memory);
+    parcel->wire = matrix_for_wire(&parcel->caller);
+    parcel->size = matrix_span(&parcel->wire);
+    sent->ld = (int64_t)parcel->wire.ld;
+    sent->stride = (int64_t)parcel->wire.stride;
+    return GEMMD_OK;
+}
+
+static gemmd_status place_parcel(struct shipment *shipment, int role)
+{
+    struct parcel *parcel = &shipment->parcels[role];
+    uint64_t end;
+
+    parcel->offset = shipment->total_size;
+    if (add_overflows(shipment->total_size, parcel->size, &end) ||
+        add_overflows(end, STAGING_ALIGNMENT - 1, &end))
+        return connection_fail(shipment->connection, GEMMD_OUT_OF_MEMORY,
+                               operand_name((enum operand_role)role),
+                               "the plain operands exceed what 64-bit sizes can name");
+    shipment->total_size = end / STAGING_ALIGNMENT * STAGING_ALIGNMENT;
+    if (role != OPERAND_D)
+        shipment->input_size = shipment->total_size;
+    return GEMMD_OK;
+}
+
+static gemmd_status measure(struct shipment *shipment)
+{
+    struct problem row_major = shipment->request->problem;
+    gemmd_status status = GEMMD_OK;
+
+    if (shipment->request->column_major)
+        problem_from_column_major(&row_major);
+    problem_fill_defaults(&row_major);
+    for (int i = 0; i < OPERAND_COUNT && status == GEMMD_OK; i++) {
+        status = measure_operand(shipment, &row_major, i);
+        if (status == GEMMD_OK)
+            status = place_parcel(shipment, i);
+    }
+    return status;
+}
+
+/* --- packing --------------------------------------------------------------------------------- */
+
+static bool travels_inline(const struct shipment *shipment)
+{
+    uint64_t limit = connection_inline_max(shipment->connection);
+
+    return shipment->input_size <= limit && shipment->parcels[OPERAND_D].size <= limit;
+}
+
+static gemmd_status take_room(struct shipment *shipment)
+{
+    if (!travels_inline(shipment))
+        return staging_take(shipment->connection, shipment->total_size, &shipment->block);
+    if (shipment->input_size == 0)
+        return GEMMD_OK;
+    shipment->bytes = malloc(shipment->input_size);
+    if (!shipment->bytes)
+        return connection_fail(shipment->connection, GEMMD_OUT_OF_MEMORY, "",
+                               "this process has no memory left");
+    /* Gaps between rows travel too: they must not carry this process's old memory. */
+    memset(shipment->bytes, 0, shipment->input_size);
+    return GEMMD_OK;
+}
+
+static void pack_operand(struct shipment *shipment, int role)
+{
+    const gemmd_operand *operand = operand_of(shipment->product, role);
+    const struct parcel *parcel = &shipment->parcels[role];
+    struct request_operand *sent = &shipment->request->operand[role];
+    uint8_t *room = shipment->block ? shipment->block->buffer->data : shipment->bytes;
+
+    if (operand->buffer) {
+        sent->kind = OPERAND_BUFFER;
+        sent->buffer = operand->buffer->id;
+        sent->offset = operand->offset;
+        return;
+    }
+    /* A plain D that travels in the answer is absent from the request. */
+    if (parcel->size == 0 || (role == OPERAND_D && !shipment->block))
+        return;
+    if (role != OPERAND_D)
+        matrix_gather(&parcel->wire, room + parcel->offset, &parcel->caller, operand->data);
+    if (shipment->block) {
+        sent->kind = OPERAND_BUFFER;
+        sent->buffer = shipment->block->buffer->id;
+        sent->offset = parcel->offset;
+    } else {
+        sent->kind = OPERAND_INLINE;
+        sent->data = room + parcel->offset;
+        sent->size = parcel->size;
+    }
+}
+
+/* Hands what the job needs until it is taken over to its call. */
+static void entrust(struct shipment *shipment, struct call *call)
+{
+    const struct parcel *d = &shipment->parcels[OPERAND_D];
+
+    call_make_job(shipment->connection, call);
+    for (int i = 0; i < OPERAND_COUNT; i++) {
+        call->uses[i] = shipment->request->operand[i].kind == OPERAND_BUFFER;
+        call->buffer[i] = shipment->request->operand[i].buffer;
+    }
+    if (d->size > 0)
+        call->delivery = (struct delivery){
+            .to = shipment->product->d.data,
+            .caller = d->caller,
+            .wire = d->wire,
+            .offset = d->offset,
+        };
+    call->block = steal(shipment->block, NULL);
+}
+
+static gemmd_status
+ship(gemmd *connection, const gemmd_product *product, struct request *request, gemmd_job *ret_job)
+{
+    cleanup(shipment_deinit) struct shipment shipment = {
+        .connection = connection,
+        .product = product,
+        .request = &request->body.gemm,
+    };
+    struct call *call;
+    gemmd_status status;
+
+    status = measure(&shipment);
+    if (status == GEMMD_OK)
+        status = take_room(&shipment);
+    if (status != GEMMD_OK)
+        return status;
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        pack_operand(&shipment, i);
+    status = call_start(connection, request, -1, &call);
+    if (status != GEMMD_OK)
+        return status;
+    entrust(&shipment, call);
+    *ret_job = call->id;
+    return GEMMD_OK;
+}
+
+gemmd_status gemmd_submit(gemmd *connection, const gemmd_product *product, gemmd_job *ret_job)
+{
+    struct request request = {.method = METHOD_GEMM};
+    gemmd_status status = connection_check(connection);
+
+    if (status != GEMMD_OK)
+        return status;
+    if (!ret_job)
+        return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "ret_job",
+                               "there is no place for the job: ret_job is NULL");
+    if (connection->jobs >= connection->in_flight_max)
+        return connection_fail(connection, GEMMD_LIMIT, "",
+                               "%u products are under way or not yet taken, the most a connection "
+                               "may have: wait for one first",
+                               connection->jobs);
+    status = product_translate(connection, product, &request.body.gemm);
+    if (status != GEMMD_OK)
+        return status;
+    return ship(connection, product, &request, ret_job);
+}
+
+/* --- results --------------------------------------------------------------------------------- */
+
+static gemmd_status
+deliver(gemmd *connection, const struct call *call, const struct reply_gemm *reply)
+{
+    const struct delivery *delivery = &call->delivery;
+    const uint8_t *from;
+
+    if (!delivery->to)
+        return GEMMD_OK;
+    if (call->block)
+        from = (const uint8_t *)call->block->buffer->data + delivery->offset;
+    else if (reply->data && reply->size == matrix_span(&delivery->wire))
+        from = reply->data;
+    else
+        return call_malformed(connection, call);
+    matrix_scatter(&delivery->caller, delivery->to, &delivery->wire, from);
+    return GEMMD_OK;
+}
+
+static void fill_result(const struct reply_gemm *reply, gemmd_result *ret)
+{
+    gemmd_result result = {
+        .size = MIN(ret->size, sizeof(result)),
+        .epoch = reply->epoch,
+        .queued_seconds = (double)reply->queued_ns / 1e9,
+        .device_seconds = (double)reply->device_ns / 1e9,
+        .compile_seconds = reply->compile_seconds,
+    };
+
+    static_assert(sizeof(result.configuration) == sizeof(reply->configuration), "same text fits");
+    memcpy(result.configuration, reply->configuration, sizeof(result.configuration));
+    memcpy(ret, &result, result.size);
+}
+
+static gemmd_status take(gemmd *connection, const struct call *call, gemmd_result *ret)
+{
+    struct reply_gemm reply;
+    gemmd_status status = call_check(connection, call, "");
+
+    if (status != GEMMD_OK)
+        return status;
+    if (reply_decode_gemm(&call->reply, &reply))
+        return call_malformed(connection, call);
+    status = deliver(connection, call, &reply);
+    if (status == GEMMD_OK && ret)
+        fill_result(&reply, ret);
+    return status;
+}
+
+/* The job, or the error that there is none. Answered jobs outlive a lost connection. */
+static gemmd_status find_job(gemmd *connection, gemmd_job job, struct call **ret_call)
+{
+    gemmd_status status = connection_check(connection);
+    struct call *call;
+
+    if (status != GEMMD_OK && status != GEMMD_DISCONNECTED)
+        return status;
+    call = call_find(connection, job);
+    if (call && call->is_job) {
+        *ret_call = call;
+        return GEMMD_OK;
+    }
+    return status != GEMMD_OK
+               ? status
+               : connection_fail(connection, GEMMD_NOT_FOUND, "job",
+                                 "job %llu is not under way on this connection (taken already?)",
+                                 (unsigned long long)job);
+}
+
+gemmd_status gemmd_wait(gemmd *connection, gemmd_job job, double timeout_seconds, gemmd_result *ret)
+{
+    struct call *call;
+    gemmd_status status = find_job(connection, job, &call);
+
+    if (status != GEMMD_OK)
+        return status;
+    if (timeout_seconds != timeout_seconds)
+        return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "timeout_seconds",
+                               "the timeout is not a number");
+    if (ret && ret->size < sizeof(ret->size))
+        return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "size",
+                               "the result's size is %zu; set it to sizeof(gemmd_result), %zu",
+                               ret->size, sizeof(gemmd_result));
+    status = call_await(connection, call, call_deadline(timeout_seconds));
+    if (status != GEMMD_OK)
+        return status;
+    status = take(connection, call, ret);
+    (void)call_free(connection, call);
+    return status;
+}
+
+gemmd_status gemmd_poll(gemmd *connection, gemmd_job job, bool *ret_done)
+{
+    struct call *call;
+    gemmd_status status = find_job(connection, job, &call);
+
+    if (status != GEMMD_OK)
+        return status;
+    if (!ret_done)
+        return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "ret_done",
+                               "there is no place for the answer: ret_done is NULL");
+    if (!call->is_done)
+        call_collect(connection);
+    *ret_done = call->is_done;
+    return GEMMD_OK;
+}
+
+gemmd_status gemmd_gemm(gemmd *connection, const gemmd_product *product, gemmd_result *ret)
+{
+    gemmd_job job;
+    gemmd_status status;
+
+    if (connection && ret && ret->size < sizeof(ret->size))
+        return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "size",
+                               "the result's size is %zu; set it to sizeof(gemmd_result), %zu",
+                               ret->size, sizeof(gemmd_result));
+    status = gemmd_submit(connection, product, &job);
+    return status == GEMMD_OK ? gemmd_wait(connection, job, -1, ret) : status;
+}
