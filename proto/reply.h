@@ -32,12 +32,14 @@ struct reply_buffer {
     enum buffer_kind kind;
     bool writable;
     /* host buffers: descriptor 0 of the frame is the memfd, to be mapped */
-    const void *data; /* read */
+    /* buffer.read: points into the payload. The fields above are left out while kind is 0. */
+    const void *data;
     size_t data_size;
 };
 
 /* status, stats, explain, cache.*: a tree of named values, encoded as a msgpack map. The order is
- * the order of the calls. Used for what people and dashboards read. */
+ * the order of the calls. Used for what people and dashboards read. At most four levels below the
+ * root; lack of memory shows in reply_encode_map(). */
 struct reply_map; /* opaque builder */
 
 int reply_map_new(struct reply_map **ret_map);
@@ -50,7 +52,8 @@ void reply_map_unsigned(struct reply_map *map, const char *name, uint64_t value)
 void reply_map_real(struct reply_map *map, const char *name, double value);
 void reply_map_bool(struct reply_map *map, const char *name, bool value);
 
-/* Each encodes a whole frame into an empty message. < 0 only for lack of memory. */
+/* Each encodes a whole frame into an empty message. < 0 for lack of memory, and -EMSGSIZE when the
+ * payload would be over FRAME_LENGTH_MAX: inline data is bounded by REQUEST_INLINE_MAX before. */
 int reply_encode_fault(uint32_t id, const struct fault *fault, struct message *ret_message);
 int reply_encode_empty(uint32_t id, struct message *ret_message);
 int reply_encode_hello(uint32_t id, const struct reply_hello *reply, struct message *ret_message);
@@ -70,7 +73,7 @@ struct reply {
 };
 
 enum {
-    REPLY_E_MALFORMED = 1,
+    REPLY_E_MALFORMED = 1, /* not a reply, or a result without a field it must have */
 };
 
 int reply_decode(const uint8_t *payload, size_t size, struct reply *ret_reply);

@@ -1,1 +1,408 @@
+/*
+ * From a frame's payload to a struct request. Two kinds of wrong: what has no id that could be
+ * answered, or is no [0, id, method, params] at all, is malformed; everything else is refused with
+ * a fault.
+ */
 #include "request.h"
+
+#include "../daemon/core/error.h"
+#include "fields.h"
+#include "scan.h"
+#include <stdio.h>
+#include <string.h>
+
+static const struct field_range range_any = {0, UINT64_MAX};
+static const struct field_range range_signed = {0, INT64_MAX};
+static const struct field_range range_some = {1, UINT64_MAX};
+
+static void decode_hello(struct fields *fields, struct request *request)
+{
+    struct request_hello *hello = &request->body.hello;
+    msgpack_object_str client = {0};
+    uint64_t version = 0;
+
+    fields_unsigned(fields, "version", FIELD_REQUIRED, (struct field_range){1, UINT32_MAX},
+                    &version);
+    fields_text(fields, "client", FIELD_OPTIONAL, (struct field_range){0, REQUEST_CLIENT_MAX},
+                &client);
+    hello->version = (uint32_t)version;
+    hello->client = client.ptr;
+    hello->client_size = client.size;
+}
+
+/* --- gemm ------------------------------------------------------------------------------------ */
+
+static void
+decode_dtype(struct fields *fields, const char *name, enum presence presence, enum dtype *ret)
+{
+    const msgpack_object *object = fields_find(fields, name);
+    const char *allowed = "\"bf16\", \"fp16\", \"fp32\", \"fp64\", \"int8\", as output \"int32\"";
+    enum dtype dtype = DTYPE_NONE;
+
+    if (object == NULL) {
+        if (presence == FIELD_REQUIRED)
+            fields_refuse(fields, name, NULL, allowed);
+        return;
+    }
+    if (object->type != MSGPACK_OBJECT_STR ||
+        !dtype_from_name(object->via.str.ptr, object->via.str.size, &dtype) || dtype == DTYPE_NONE)
+        fields_refuse(fields, name, object, allowed);
+    else
+        *ret = dtype;
+}
+
+static void decode_order(struct fields *fields, bool *ret_column_major)
+{
+    const msgpack_object *object = fields_find(fields, "order");
+
+    if (object == NULL)
+        return;
+    if (object->type == MSGPACK_OBJECT_STR && text_is(&object->via.str, "row"))
+        *ret_column_major = false;
+    else if (object->type == MSGPACK_OBJECT_STR && text_is(&object->via.str, "column"))
+        *ret_column_major = true;
+    else
+        fields_refuse(fields, "order", object, "\"row\" or \"column\"");
+}
+
+static void
+decode_size(struct fields *fields, const char *name, enum presence presence, int64_t *ret)
+{
+    uint64_t value = 0;
+
+    if (presence == FIELD_OPTIONAL && fields_find(fields, name) == NULL)
+        return;
+    fields_unsigned(fields, name, presence, range_signed, &value);
+    *ret = (int64_t)value;
+}
+
+/* Where the operand lies: in a buffer, in the message, or nowhere. */
+static void
+decode_place(struct fields *fields, enum operand_role role, struct request_operand *operand)
+{
+    const msgpack_object *buffer = fields_find(fields, "buffer");
+    const msgpack_object *data = fields_find(fields, "data");
+    const msgpack_object *offset = fields_find(fields, "offset");
+    msgpack_object_bin bytes;
+
+    if (data != NULL && role == OPERAND_D)
+        fields_refuse(fields, "data", data, "nothing: d is written, not read");
+    if (data != NULL && buffer != NULL)
+        fields_refuse(fields, "data", data, "either data or buffer");
+    if (offset != NULL && buffer == NULL)
+        fields_refuse(fields, "offset", offset, "an offset into a buffer, and none is given");
+
+    if (buffer != NULL) {
+        operand->kind = OPERAND_BUFFER;
+        fields_unsigned(fields, "buffer", FIELD_REQUIRED, range_any, &operand->buffer);
+        fields_unsigned(fields, "offset", FIELD_OPTIONAL, range_any, &operand->offset);
+    } else if (fields_bytes(fields, "data", &bytes)) {
+        operand->kind = OPERAND_INLINE;
+        operand->data = bytes.ptr;
+        operand->size = bytes.size;
+    }
+}
+
+static void decode_operand(struct fields *outer, enum operand_role role, struct request_gemm *gemm)
+{
+    const char *name = operand_name(role);
+    const msgpack_object *object = fields_find(outer, name);
+    struct problem_operand *shape = &gemm->problem.operand[role];
+
+    gemm->operand[role] = (struct request_operand){.kind = OPERAND_ABSENT};
+    *shape = (struct problem_operand){.ld = PROBLEM_DEFAULT, .stride = PROBLEM_DEFAULT};
+    if (object == NULL)
+        return;
+    if (object->type != MSGPACK_OBJECT_MAP) {
+        fields_refuse(outer, name, object, "a map with buffer and offset, or data");
+        return;
+    }
+
+    struct fields fields = {.map = &object->via.map, .prefix = name, .fault = outer->fault};
+
+    decode_place(&fields, role, &gemm->operand[role]);
+    decode_size(&fields, "ld", FIELD_OPTIONAL, &shape->ld);
+    decode_size(&fields, "stride", FIELD_OPTIONAL, &shape->stride);
+}
+
+static void decode_problem(struct fields *fields, struct problem *problem)
+{
+    *problem = (struct problem){.batch = 1, .alpha = 1.0, .beta = 0.0};
+    decode_dtype(fields, "dtype", FIELD_REQUIRED, &problem->input);
+    problem->output = dtype_default_output(problem->input);
+    decode_dtype(fields, "dtype_out", FIELD_OPTIONAL, &problem->output);
+    fields_bool(fields, "trans_a", FIELD_OPTIONAL, &problem->trans_a);
+    fields_bool(fields, "trans_b", FIELD_OPTIONAL, &problem->trans_b);
+    decode_size(fields, "m", FIELD_REQUIRED, &problem->m);
+    decode_size(fields, "n", FIELD_REQUIRED, &problem->n);
+    decode_size(fields, "k", FIELD_REQUIRED, &problem->k);
+    decode_size(fields, "batch", FIELD_OPTIONAL, &problem->batch);
+    fields_real(fields, "alpha", FIELD_OPTIONAL, &problem->alpha);
+    fields_real(fields, "beta", FIELD_OPTIONAL, &problem->beta);
+}
+
+static void decode_explain(struct fields *fields, struct request *request)
+{
+    struct request_gemm *gemm = &request->body.gemm;
+
+    gemm->column_major = false;
+    decode_problem(fields, &gemm->problem);
+    decode_order(fields, &gemm->column_major);
+    for (enum operand_role role = OPERAND_A; role < OPERAND_COUNT; role++)
+        decode_operand(fields, role, gemm);
+}
+
+static void decode_gemm(struct fields *fields, struct request *request)
+{
+    static const char *const allowed[OPERAND_D] = {
+        "present unless alpha or k is 0",
+        "present unless alpha or k is 0",
+        "present unless beta is 0",
+    };
+    const struct request_gemm *gemm = &request->body.gemm;
+
+    decode_explain(fields, request);
+    for (enum operand_role role = OPERAND_A; role < OPERAND_D; role++) {
+        if (gemm->operand[role].kind == OPERAND_ABSENT && problem_reads(&gemm->problem, role))
+            fields_refuse(fields, operand_name(role), NULL, allowed[role]);
+    }
+}
+
+/* --- buffers --------------------------------------------------------------------------------- */
+
+static void
+decode_name(struct fields *fields, enum presence presence, struct request_buffer *buffer)
+{
+    const struct field_range range = {1, BUFFER_NAME_MAX};
+    msgpack_object_str name = {0};
+
+    fields_text(fields, "name", presence, range, &name);
+    if (name.size > 0 && (!text_is_printable(&name) || memchr(name.ptr, '/', name.size) != NULL))
+        fields_refuse(fields, "name", fields_find(fields, "name"), "printable ASCII without \"/\"");
+    buffer->name = name.ptr;
+    buffer->name_size = name.size;
+}
+
+static void decode_kind(struct fields *fields, enum buffer_kind *ret)
+{
+    const msgpack_object *object = fields_find(fields, "kind");
+
+    if (object != NULL && object->type == MSGPACK_OBJECT_STR && text_is(&object->via.str, "host"))
+        *ret = BUFFER_HOST;
+    else if (object != NULL && object->type == MSGPACK_OBJECT_STR &&
+             text_is(&object->via.str, "device"))
+        *ret = BUFFER_DEVICE;
+    else
+        fields_refuse(fields, "kind", object, "\"host\" or \"device\"");
+}
+
+static void decode_buffer_create(struct fields *fields, struct request *request)
+{
+    struct request_buffer *buffer = &request->body.buffer;
+    uint64_t mode = BUFFER_MODE_DEFAULT;
+
+    decode_kind(fields, &buffer->kind);
+    fields_unsigned(fields, "size", FIELD_REQUIRED, range_some, &buffer->size);
+    decode_name(fields, FIELD_OPTIONAL, buffer);
+    fields_unsigned(fields, "mode", FIELD_OPTIONAL, (struct field_range){0, 0777}, &mode);
+    buffer->mode = (uint32_t)mode;
+}
+
+static void decode_buffer_register(struct fields *fields, struct request *request)
+{
+    fields_unsigned(fields, "size", FIELD_REQUIRED, range_some, &request->body.buffer.size);
+    fields_bool(fields, "writable", FIELD_OPTIONAL, &request->body.buffer.writable);
+}
+
+static void decode_buffer_open(struct fields *fields, struct request *request)
+{
+    decode_name(fields, FIELD_REQUIRED, &request->body.buffer);
+    fields_bool(fields, "writable", FIELD_OPTIONAL, &request->body.buffer.writable);
+}
+
+static void decode_buffer_free(struct fields *fields, struct request *request)
+{
+    fields_unsigned(fields, "buffer", FIELD_REQUIRED, range_any, &request->body.buffer.id);
+}
+
+static void decode_buffer_write(struct fields *fields, struct request *request)
+{
+    struct request_buffer *buffer = &request->body.buffer;
+    msgpack_object_bin data = {0};
+
+    fields_unsigned(fields, "buffer", FIELD_REQUIRED, range_any, &buffer->id);
+    fields_unsigned(fields, "offset", FIELD_OPTIONAL, range_any, &buffer->offset);
+    if (!fields_bytes(fields, "data", &data))
+        fields_refuse(fields, "data", NULL, "binary (msgpack bin)");
+    buffer->data = data.ptr;
+    buffer->length = data.size;
+}
+
+static void decode_buffer_read(struct fields *fields, struct request *request)
+{
+    struct request_buffer *buffer = &request->body.buffer;
+
+    fields_unsigned(fields, "buffer", FIELD_REQUIRED, range_any, &buffer->id);
+    fields_unsigned(fields, "offset", FIELD_OPTIONAL, range_any, &buffer->offset);
+    fields_unsigned(fields, "length", FIELD_REQUIRED, (struct field_range){0, REQUEST_INLINE_MAX},
+                    &buffer->length);
+}
+
+static void decode_buffer_copy(struct fields *fields, struct request *request)
+{
+    struct request_copy *copy = &request->body.copy;
+
+    fields_unsigned(fields, "source", FIELD_REQUIRED, range_any, &copy->source);
+    fields_unsigned(fields, "source_offset", FIELD_OPTIONAL, range_any, &copy->source_offset);
+    fields_unsigned(fields, "destination", FIELD_REQUIRED, range_any, &copy->destination);
+    fields_unsigned(fields, "destination_offset", FIELD_OPTIONAL, range_any,
+                    &copy->destination_offset);
+    fields_unsigned(fields, "length", FIELD_REQUIRED, range_any, &copy->length);
+}
+
+/* --- the rest -------------------------------------------------------------------------------- */
+
+static void decode_prewarm(struct fields *fields, struct request *request)
+{
+    const struct field_range range = {1, REQUEST_CONFIGURATION_MAX};
+    msgpack_object_str text = {0};
+
+    fields_text(fields, "configuration", FIELD_REQUIRED, range, &text);
+    if (!text_is_printable(&text))
+        fields_refuse(fields, "configuration", fields_find(fields, "configuration"),
+                      "printable ASCII");
+    request->body.cache.configuration = text.ptr;
+    request->body.cache.configuration_size = text.size;
+}
+
+static void decode_prune(struct fields *fields, struct request *request)
+{
+    fields_unsigned(fields, "max_bytes", FIELD_REQUIRED, range_any, &request->body.cache.max_bytes);
+}
+
+static void decode_nothing(struct fields *fields, struct request *request)
+{
+    (void)fields;
+    (void)request;
+}
+
+static const struct {
+    const char *name;
+    void (*decode)(struct fields *fields, struct request *request);
+} methods[METHOD_COUNT] = {
+    [METHOD_HELLO] = {"hello", decode_hello},
+    [METHOD_GEMM] = {"gemm", decode_gemm},
+    [METHOD_BUFFER_CREATE] = {"buffer.create", decode_buffer_create},
+    [METHOD_BUFFER_REGISTER] = {"buffer.register", decode_buffer_register},
+    [METHOD_BUFFER_OPEN] = {"buffer.open", decode_buffer_open},
+    [METHOD_BUFFER_FREE] = {"buffer.free", decode_buffer_free},
+    [METHOD_BUFFER_WRITE] = {"buffer.write", decode_buffer_write},
+    [METHOD_BUFFER_READ] = {"buffer.read", decode_buffer_read},
+    [METHOD_BUFFER_COPY] = {"buffer.copy", decode_buffer_copy},
+    [METHOD_STATUS] = {"status", decode_nothing},
+    [METHOD_STATS] = {"stats", decode_nothing},
+    [METHOD_EXPLAIN] = {"explain", decode_explain},
+    [METHOD_CACHE_LIST] = {"cache.list", decode_nothing},
+    [METHOD_CACHE_VERIFY] = {"cache.verify", decode_nothing},
+    [METHOD_CACHE_PREWARM] = {"cache.prewarm", decode_prewarm},
+    [METHOD_CACHE_PRUNE] = {"cache.prune", decode_prune},
+};
+
+const char *method_name(enum method method)
+{
+    return (size_t)method < METHOD_COUNT ? methods[method].name : "unknown";
+}
+
+static void refuse_method(const msgpack_object *object, struct fault *fault)
+{
+    char given[64], known[256] = "";
+    size_t length = 0;
+
+    object_describe(object, given, sizeof(given));
+    for (size_t i = 0; i < METHOD_COUNT && length < sizeof(known); i++)
+        length += (size_t)snprintf(known + length, sizeof(known) - length, "%s%s",
+                                   i > 0 ? ", " : "", methods[i].name);
+    fault_set(fault, STATUS_NOT_FOUND, "method", "there is no method %s; allowed: %s", given,
+              known);
+}
+
+static bool
+decode_method(const msgpack_object *object, enum method *ret_method, struct fault *fault)
+{
+    for (enum method method = 0; method < METHOD_COUNT; method++) {
+        if (text_is(&object->via.str, methods[method].name)) {
+            *ret_method = method;
+            return true;
+        }
+    }
+    refuse_method(object, fault);
+    return false;
+}
+
+/* params is an array of one map, or of nothing, which is an empty map. */
+static bool
+decode_params(const msgpack_object *object, msgpack_object_map *ret_map, struct fault *fault)
+{
+    char given[64];
+
+    if (object->type == MSGPACK_OBJECT_ARRAY && object->via.array.size == 0) {
+        *ret_map = (msgpack_object_map){0};
+        return true;
+    }
+    if (object->type == MSGPACK_OBJECT_ARRAY && object->via.array.size == 1 &&
+        object->via.array.ptr[0].type == MSGPACK_OBJECT_MAP) {
+        *ret_map = object->via.array.ptr[0].via.map;
+        return true;
+    }
+    object_describe(object, given, sizeof(given));
+    fault_set(fault, STATUS_INVALID_ARGUMENT, "params",
+              "params is %s; allowed: an array that holds one map", given);
+    return false;
+}
+
+static bool is_request(const msgpack_object *object)
+{
+    const msgpack_object *part;
+
+    if (object->type != MSGPACK_OBJECT_ARRAY || object->via.array.size != 4)
+        return false;
+    part = object->via.array.ptr;
+    return part[0].type == MSGPACK_OBJECT_POSITIVE_INTEGER && part[0].via.u64 == 0 &&
+           part[1].type == MSGPACK_OBJECT_POSITIVE_INTEGER && part[1].via.u64 <= UINT32_MAX &&
+           part[2].type == MSGPACK_OBJECT_STR;
+}
+
+int request_decode(const uint8_t *payload,
+                   size_t size,
+                   struct request *ret_request,
+                   struct fault *ret_fault)
+{
+    cleanup(msgpack_unpacked_destroy) msgpack_unpacked unpacked = {0};
+    msgpack_object_map map;
+    struct request request = {0};
+    struct fault fault = FAULT_NONE;
+    int r;
+
+    if (!scan_message(payload, size))
+        return REQUEST_E_MALFORMED;
+    r = fields_unpack(payload, size, &unpacked);
+    if (r < 0)
+        return error_trace(r);
+    if (!is_request(&unpacked.data))
+        return REQUEST_E_MALFORMED;
+
+    const msgpack_object *part = unpacked.data.via.array.ptr;
+
+    request.id = (uint32_t)part[1].via.u64;
+    if (decode_method(&part[2], &request.method, &fault) && decode_params(&part[3], &map, &fault)) {
+        struct fields fields = {.map = &map, .prefix = "", .fault = &fault};
+
+        methods[request.method].decode(&fields, &request);
+    }
+
+    *ret_request = request;
+    if (fault.status == STATUS_OK)
+        return 0;
+    *ret_fault = fault;
+    return REQUEST_E_REFUSED;
+}

@@ -1,6 +1,6 @@
 /*
  * Requests of the protocol as plain structs, and both directions of their encoding. msgpack-c is
- * used inside request.c and reply.c only. proto/protocol.md is the specification.
+ * used inside proto/ only. proto/protocol.md is the specification.
  *
  * Decoding copies everything except inline matrix data and names, which point into the frame's
  * payload and live as long as it does.
@@ -10,6 +10,7 @@
 #include "../daemon/core/problem.h"
 #include "../daemon/core/status.h"
 #include "../daemon/core/std.h"
+#include "frame.h"
 
 #define PROTOCOL_VERSION 1
 
@@ -50,7 +51,9 @@ struct request_operand {
 };
 
 struct request_gemm {
-    struct problem problem; /* as given: defaults not filled, column-major not converted */
+    /* As given: ld and stride PROBLEM_DEFAULT when absent, column-major not converted,
+     * problem_check() not called. The output type is filled. */
+    struct problem problem;
     bool column_major;
     struct request_operand operand[OPERAND_COUNT];
 };
@@ -60,14 +63,22 @@ enum buffer_kind {
     BUFFER_DEVICE = 2,
 };
 
-#define BUFFER_NAME_MAX 64 /* bytes, printable ASCII without '/' */
+#define BUFFER_NAME_MAX     64   /* bytes, printable ASCII without '/' */
+#define BUFFER_MODE_DEFAULT 0600 /* of a named buffer */
+
+#define REQUEST_CLIENT_MAX        128 /* bytes of hello's client text: a log line holds it */
+#define REQUEST_CONFIGURATION_MAX 95  /* bytes, as REPLY_CONFIGURATION_MAX without its zero */
+
+/* Inline bytes that fit into one frame whatever else the message says: bound of buffer.read and of
+ * an inline D. */
+#define REQUEST_INLINE_MAX (FRAME_LENGTH_MAX - 4096)
 
 struct request_buffer {
     enum buffer_kind kind; /* create */
     uint64_t size;         /* create, register: bytes */
     const char *name;      /* create, open; not zero-terminated; NULL when unnamed */
     size_t name_size;
-    uint32_t mode;    /* create with a name: permission bits like a file's, 0600 default */
+    uint32_t mode;    /* create: permission bits like a file's; they matter with a name */
     bool writable;    /* register, open: may jobs write it */
     uint64_t id;      /* free, write, read */
     uint64_t offset;  /* write, read: bytes */
@@ -114,7 +125,9 @@ struct message {
 
 void message_deinit(struct message *message);
 
-/* Encodes a whole frame (header and payload) into an empty message. < 0 only for lack of memory. */
+/* Encodes a whole frame (header and payload) into an empty message. Writes what the struct says,
+ * also what the daemon will refuse: its fault names the argument. < 0 for lack of memory, and
+ * -EMSGSIZE when the payload would be over FRAME_LENGTH_MAX. */
 int request_encode(const struct request *request, uint16_t n_fds, struct message *ret_message);
 
 enum {
