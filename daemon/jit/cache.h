@@ -36,10 +36,13 @@ struct cache_statistics {
     uint64_t entries, bytes;
     bool is_memory_only;
     char directory[256]; /* empty when memory only */
-    char reason[160];    /* why memory only */
+    char reason[160];    /* why memory only; else the last failure, empty when there was none */
 };
 
 #define CACHE_BYTES_DEFAULT (512u << 20)
+/* Kept in memory in front of a disk that works, and in place of one that does not. */
+#define CACHE_MEMORY_BYTES      (4u << 20)
+#define CACHE_MEMORY_ONLY_BYTES (64u << 20)
 
 /* `directory` NULL: by the rules above. Never fails for a bad directory (memory only then); < 0
  * only for lack of memory. */
@@ -48,6 +51,8 @@ struct cache *cache_free(struct cache *cache);
 
 /* 0 with `ret_cubin` (owned by the caller), CACHE_E_MISS otherwise. */
 int cache_get(struct cache *cache, const struct key *key, struct cubin *ret_cubin);
+/* The same without the disk: does not block, and a miss is not counted. */
+int cache_get_memory(struct cache *cache, const struct key *key, struct cubin *ret_cubin);
 /* Never fails the caller: what cannot be stored is counted and kept in memory. */
 void cache_put(struct cache *cache, const struct key *key, const struct cubin *cubin);
 void cache_remove(struct cache *cache, const struct key *key); /* the driver refused it */
@@ -56,6 +61,11 @@ void cache_remove(struct cache *cache, const struct key *key); /* the driver ref
  * process does (try cache_get again later). Memory only: always 0. */
 int cache_flight_begin(struct cache *cache, const struct key *key, int *ret_lock);
 void cache_flight_end(struct cache *cache, int lock);
+
+/* The identity of the compiler last used with this directory: a machine without NVRTC needs it to
+ * find what a machine with NVRTC put here. CACHE_E_MISS when none is recorded. */
+void cache_put_compiler(struct cache *cache, const struct compiler_identity *compiler);
+int cache_get_compiler(struct cache *cache, struct compiler_identity *ret_compiler);
 
 struct cache_entry {
     struct key key;
@@ -66,7 +76,8 @@ struct cache_entry {
     int64_t last_used; /* seconds since the epoch */
 };
 
-/* Calls back for each entry; `verify` reads the payloads and removes those that are damaged. */
+/* Calls back for each entry, last used first; every payload is read and checked, and `verify`
+ * removes those that are damaged. The callback must not call the cache. */
 typedef void (*cache_entry_fn)(const struct cache_entry *entry, bool is_damaged, void *context);
 int cache_list(struct cache *cache, bool verify, cache_entry_fn fn, void *context);
 /* Removes least recently used entries until at most `max_bytes` remain; counts them. */
