@@ -57,7 +57,7 @@ struct backend {
 };
 
 /* `selector`: "cuda:N" or "GPU-<uuid>" or "cuda" (first). The link's memory is registered with the
- * device. Sets CUDA_MODULE_LOADING=EAGER before cuInit. */
+ * device; NULL: there is none (tests). Sets CUDA_MODULE_LOADING=EAGER before cuInit. */
 int backend_cuda_open(const char *selector,
                       const struct link *link,
                       struct backend **ret_backend,

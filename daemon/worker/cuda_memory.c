@@ -1,0 +1,316 @@
+#include "cuda_memory.h"
+#include "../core/error.h"
+#include "../core/log.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct mapping {
+    struct list link; /* in cuda_memory.mappings */
+    uint64_t id;
+    size_t size; /* as mapped: device memory is rounded up to the granularity */
+
+    /* host */
+    void *host; /* MAP_FAILED for device memory */
+    bool is_registered;
+
+    /* device */
+    CUdeviceptr device; /* reserved address range, 0 for host memory */
+    bool is_mapped;
+};
+
+#define MAPPING_NULL ((struct mapping){.host = MAP_FAILED})
+
+/* The properties of every allocation, needed again for its granularity. */
+static CUmemAllocationProp properties(const struct cuda_device *device)
+{
+    return (CUmemAllocationProp){
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->handle},
+    };
+}
+
+void cuda_memory_init(struct cuda_memory *memory,
+                      const struct driver *driver,
+                      const struct cuda_device *device)
+{
+    *memory = (struct cuda_memory){.driver = driver, .device = device};
+    list_init(&memory->mappings);
+}
+
+/* Accepts a half-built mapping. Results are ignored on purpose: after a sticky error every call
+ * fails, and the process is about to end. */
+static void mapping_deinit(struct mapping *mapping, const struct driver *driver)
+{
+    if (mapping->is_registered)
+        (void)cu_parked(driver)->MemHostUnregister(mapping->host);
+    if (mapping->host != MAP_FAILED)
+        (void)munmap(mapping->host, mapping->size);
+    if (mapping->is_mapped)
+        (void)cu(driver)->MemUnmap(mapping->device, mapping->size);
+    if (mapping->device)
+        (void)cu(driver)->MemAddressFree(mapping->device, mapping->size);
+    *mapping = MAPPING_NULL;
+}
+
+void cuda_memory_deinit(struct cuda_memory *memory)
+{
+    list_for_each_safe(node, next, &memory->mappings)
+    {
+        struct mapping *mapping = container_of(node, struct mapping, link);
+        list_unlink(node);
+        mapping_deinit(mapping, memory->driver);
+        free(mapping);
+    }
+}
+
+bool cuda_memory_register(const struct cuda_memory *memory, void *base, size_t size, bool writable)
+{
+    unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+    /* Pages mapped without write permission cannot be pinned for writing. */
+    if (!writable && !memory->device->can_register_read_only)
+        return false;
+    if (!writable)
+        flags |= CU_MEMHOSTREGISTER_READ_ONLY;
+
+    CUresult result = cu(memory->driver)->MemHostRegister(base, size, flags);
+    if (result != CUDA_SUCCESS)
+        log_warning("event=host_memory_not_registered bytes=%zu error=%s consequence=slow_copies",
+                    size, driver_error_name(memory->driver, result));
+    return result == CUDA_SUCCESS;
+}
+
+static int map_host(struct cuda_memory *memory,
+                    const struct link_message *request,
+                    int fd,
+                    struct mapping *mapping,
+                    struct fault *ret_fault)
+{
+    struct stat status;
+    if (fstat(fd, &status) < 0)
+        return error_origin(-errno);
+    if (status.st_size < 0 || (uint64_t)status.st_size < request->size) {
+        fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "size",
+                  "the descriptor holds %lld bytes, %" PRIu64 " were asked for",
+                  (long long)status.st_size, request->size);
+        return DRIVER_E_FAULT;
+    }
+
+    int protection = PROT_READ | (request->writable ? PROT_WRITE : 0);
+    mapping->size = request->size;
+    mapping->host = mmap(NULL, request->size, protection, MAP_SHARED, fd, 0);
+    if (mapping->host == MAP_FAILED) {
+        fault_set(ret_fault, errno == ENOMEM ? STATUS_OUT_OF_MEMORY : STATUS_INVALID_ARGUMENT,
+                  "buffer", "mapping %" PRIu64 " bytes of host memory: %s", request->size,
+                  strerror(errno));
+        return DRIVER_E_FAULT;
+    }
+
+    mapping->is_registered =
+        cuda_memory_register(memory, mapping->host, mapping->size, request->writable);
+    return 0;
+}
+
+static int round_up(uint64_t size, size_t granularity, size_t *ret_size, struct fault *ret_fault)
+{
+    uint64_t rounded;
+    if (!add_overflows(size, granularity - 1, &rounded)) {
+        *ret_size = rounded / granularity * granularity;
+        return 0;
+    }
+    fault_set(ret_fault, STATUS_OUT_OF_MEMORY, "size",
+              "%" PRIu64 " bytes are more than any device has", size);
+    return DRIVER_E_FAULT;
+}
+
+/* Gives the allocation an address. The mapping keeps the memory alive, the handle is not needed
+ * after this. */
+static int map_handle(struct cuda_memory *memory,
+                      CUmemGenericAllocationHandle handle,
+                      struct mapping *mapping,
+                      struct fault *ret_fault)
+{
+    const struct driver *driver = memory->driver;
+    CUmemAccessDesc access = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memory->device->handle},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+    CUdeviceptr address = 0;
+    int r = cu_try(driver, ret_fault, MemAddressReserve, &address, mapping->size,
+                   /* alignment= */ 0, 0, 0);
+    if (r)
+        return r;
+    mapping->device = address;
+
+    r = cu_try(driver, ret_fault, MemMap, mapping->device, mapping->size, 0, handle, 0);
+    if (r)
+        return r;
+    mapping->is_mapped = true;
+
+    return cu_try(driver, ret_fault, MemSetAccess, mapping->device, mapping->size, &access, 1);
+}
+
+/* New memory must not show what its last user left there. On the legacy stream: it is idle, since
+ * every other stream of this process is non-blocking. */
+static int zero(struct cuda_memory *memory, struct mapping *mapping, struct fault *ret_fault)
+{
+    const struct driver *driver = memory->driver;
+    int r = cu_parked_try(driver, ret_fault, MemsetD8Async, mapping->device, 0, mapping->size,
+                          /* stream= */ NULL);
+    if (r)
+        return r;
+    return cu_try(driver, ret_fault, StreamSynchronize, NULL);
+}
+
+/* Memory that the scratch pool keeps for speed counts as free: give it back and ask again. */
+static int allocate(struct cuda_memory *memory,
+                    size_t size,
+                    CUmemGenericAllocationHandle *ret_handle,
+                    struct fault *ret_fault)
+{
+    const struct driver *driver = memory->driver;
+    CUmemAllocationProp property = properties(memory->device);
+    CUresult result = cu(driver)->MemCreate(ret_handle, size, &property, 0);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        (void)cu_parked(driver)->MemPoolTrimTo(memory->device->pool, 0);
+        result = cu(driver)->MemCreate(ret_handle, size, &property, 0);
+    }
+    return driver_check(driver, result, "cuMemCreate", ret_fault);
+}
+
+static int export_handle(struct cuda_memory *memory,
+                         CUmemGenericAllocationHandle handle,
+                         int *ret_fd,
+                         struct fault *ret_fault)
+{
+    return cu_try(memory->driver, ret_fault, MemExportToShareableHandle, ret_fd, handle,
+                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+}
+
+static int create_device(struct cuda_memory *memory,
+                         const struct link_message *request,
+                         struct mapping *mapping,
+                         int *ret_fd,
+                         struct fault *ret_fault)
+{
+    const struct driver *driver = memory->driver;
+    CUmemGenericAllocationHandle handle;
+    cleanup(fd_closep) int fd = -1;
+    int r = round_up(request->size, memory->device->granularity, &mapping->size, ret_fault);
+    if (r)
+        return r;
+    r = allocate(memory, mapping->size, &handle, ret_fault);
+    if (r)
+        return r;
+
+    r = map_handle(memory, handle, mapping, ret_fault);
+    if (!r)
+        r = zero(memory, mapping, ret_fault);
+    if (!r)
+        r = export_handle(memory, handle, &fd, ret_fault);
+    (void)cu(driver)->MemRelease(handle);
+    if (!r)
+        *ret_fd = steal(fd, -1);
+    return r;
+}
+
+static int import_device(struct cuda_memory *memory,
+                         const struct link_message *request,
+                         int fd,
+                         struct mapping *mapping,
+                         struct fault *ret_fault)
+{
+    const struct driver *driver = memory->driver;
+    CUmemGenericAllocationHandle handle;
+    int r = round_up(request->size, memory->device->granularity, &mapping->size, ret_fault);
+    if (r)
+        return r;
+    r = cu_try(driver, ret_fault, MemImportFromShareableHandle, &handle, (void *)(intptr_t)fd,
+               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (r)
+        return r;
+
+    r = map_handle(memory, handle, mapping, ret_fault);
+    (void)cu(driver)->MemRelease(handle);
+    return r;
+}
+
+/* The driver and mmap keep their own reference to what they were given. */
+static void consume(int *fd)
+{
+    fd_closep(fd);
+    *fd = -1;
+}
+
+static int build(struct cuda_memory *memory,
+                 const struct link_message *request,
+                 int *fd,
+                 struct mapping *mapping,
+                 struct fault *ret_fault)
+{
+    int r;
+    if (request->size == 0 || request->size > SIZE_MAX / 2) {
+        fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "size",
+                  "%" PRIu64 " bytes given, 1 to %zu allowed", request->size, SIZE_MAX / 2);
+        return DRIVER_E_FAULT;
+    }
+
+    switch ((enum link_memory_kind)request->memory_kind) {
+    case LINK_MEMORY_HOST:
+        r = map_host(memory, request, *fd, mapping, ret_fault);
+        break;
+    case LINK_MEMORY_DEVICE_IMPORT:
+        r = import_device(memory, request, *fd, mapping, ret_fault);
+        break;
+    case LINK_MEMORY_DEVICE_CREATE:
+        return create_device(memory, request, mapping, fd, ret_fault);
+    default:
+        return error_origin(-EPROTO); /* the front and the worker are one binary */
+    }
+    if (!r)
+        consume(fd);
+    return r;
+}
+
+int cuda_memory_map(struct cuda_memory *memory,
+                    const struct link_message *request,
+                    int *fd,
+                    uint64_t *ret_address,
+                    struct fault *ret_fault)
+{
+    cleanup(freep) struct mapping *mapping = malloc(sizeof(*mapping));
+    if (!mapping)
+        return error_origin(-ENOMEM);
+
+    *mapping = MAPPING_NULL;
+    mapping->id = request->id;
+    int r = build(memory, request, fd, mapping, ret_fault);
+    if (r) {
+        mapping_deinit(mapping, memory->driver);
+        return r;
+    }
+
+    *ret_address = mapping->device ? mapping->device : (uint64_t)(uintptr_t)mapping->host;
+    list_append(&memory->mappings, &mapping->link);
+    mapping = NULL;
+    return 0;
+}
+
+void cuda_memory_unmap(struct cuda_memory *memory, uint64_t id)
+{
+    list_for_each_safe(node, next, &memory->mappings)
+    {
+        struct mapping *mapping = container_of(node, struct mapping, link);
+        if (mapping->id != id)
+            continue;
+        list_unlink(node);
+        mapping_deinit(mapping, memory->driver);
+        free(mapping);
+        return;
+    }
+}

@@ -1,0 +1,380 @@
+#include "fake_driver_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CALL_NAME(name)    "cu" #name,
+#define CALL_ADDRESS(name) (void *)cu##name,
+
+static const char *const names[] = {DRIVER_CALLS(CALL_NAME) DRIVER_PARKED_CALLS(CALL_NAME)};
+static void *const addresses[] = {DRIVER_CALLS(CALL_ADDRESS) DRIVER_PARKED_CALLS(CALL_ADDRESS)};
+
+struct fake_driver fake;
+
+static int number_of(const char *name)
+{
+    for (int i = 0; i < CALL_COUNT; i++) {
+        if (strcmp(names[i], name) == 0)
+            return i;
+    }
+    fprintf(stderr, "fake driver: no call %s\n", name);
+    abort();
+}
+
+void fake_driver_reset(void)
+{
+    memset(&fake, 0, sizeof(fake));
+}
+
+void fake_driver_on_launch(fake_driver_launch_fn fn)
+{
+    fake.on_launch = fn;
+}
+
+void fake_driver_fail(const char *name, unsigned nth, CUresult result)
+{
+    int call = number_of(name);
+    fake.fail_at[call] = fake.calls[call] + nth + 1;
+    fake.fail_with[call] = result;
+}
+
+void fake_driver_break(CUresult result)
+{
+    fake.broken = result;
+}
+
+void fake_driver_hold(bool hold)
+{
+    fake.is_held = hold;
+    if (!hold && fake.held_word)
+        *fake.held_word = fake.held_value;
+    fake.held_word = NULL;
+}
+
+unsigned fake_driver_calls(const char *name)
+{
+    return fake.calls[number_of(name)];
+}
+
+struct fake_driver_live fake_driver_live(void)
+{
+    return fake.live;
+}
+
+size_t fake_driver_scratch_high(void)
+{
+    return fake.scratch_high;
+}
+
+unsigned fake_driver_register_flags(void)
+{
+    return fake.register_flags;
+}
+
+struct fake_driver_launch fake_driver_last_launch(void)
+{
+    return fake.last_launch;
+}
+
+CUresult fake_driver_enter(int call)
+{
+    fake.calls[call]++;
+    if (fake.broken != CUDA_SUCCESS)
+        return fake.broken;
+    return fake.fail_at[call] == fake.calls[call] ? fake.fail_with[call] : CUDA_SUCCESS;
+}
+
+FAKE_API CUresult CUDAAPI cuGetProcAddress(const char *symbol,
+                                           void **pfn,
+                                           int cudaVersion,
+                                           cuuint64_t flags,
+                                           CUdriverProcAddressQueryResult *symbolStatus)
+{
+    (void)cudaVersion;
+    (void)flags;
+    for (int i = 0; i < CALL_COUNT; i++) {
+        if (strcmp(names[i], symbol) != 0)
+            continue;
+        *pfn = addresses[i];
+        *symbolStatus = CU_GET_PROC_ADDRESS_SUCCESS;
+        return CUDA_SUCCESS;
+    }
+    *symbolStatus = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+/* --- device ---------------------------------------------------------------------------------- */
+
+CUresult CUDAAPI cuInit(unsigned int Flags)
+{
+    (void)Flags;
+    ENTER(Init);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDriverGetVersion(int *driverVersion)
+{
+    ENTER(DriverGetVersion);
+    *driverVersion = 13000;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGetErrorName(CUresult error, const char **pStr)
+{
+    static char text[32];
+    snprintf(text, sizeof(text), "CUDA_ERROR_%d", (int)error);
+    *pStr = error == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : text;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuGetErrorString(CUresult error, const char **pStr)
+{
+    *pStr = error == CUDA_ERROR_OUT_OF_MEMORY ? "out of memory" : "the fake driver says so";
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetCount(int *count)
+{
+    ENTER(DeviceGetCount);
+    *count = 2;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGet(CUdevice *device, int ordinal)
+{
+    ENTER(DeviceGet);
+    *device = ordinal;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetName(char *name, int len, CUdevice dev)
+{
+    ENTER(DeviceGetName);
+    snprintf(name, (size_t)len, "Fake %d", dev);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
+{
+    ENTER(DeviceGetUuid);
+    for (int i = 0; i < 16; i++)
+        uuid->bytes[i] = (char)(i + 16 * dev);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
+{
+    (void)dev;
+    ENTER(DeviceGetAttribute);
+    switch (attrib) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
+        *pi = 9;
+        break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
+        *pi = 0;
+        break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+        *pi = FAKE_DRIVER_MULTIPROCESSORS;
+        break;
+    default:
+        *pi = 1;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceTotalMem(size_t *bytes, CUdevice dev)
+{
+    (void)dev;
+    ENTER(DeviceTotalMem);
+    *bytes = (size_t)1 << 30;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
+{
+    (void)dev;
+    ENTER(DeviceGetDefaultMemPool);
+    *pool_out = (CUmemoryPool)&fake;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    (void)pool;
+    (void)attr;
+    (void)value;
+    ENTER(MemPoolSetAttribute);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+{
+    (void)pool;
+    (void)minBytesToKeep;
+    ENTER(MemPoolTrimTo);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+    (void)dev;
+    ENTER(DevicePrimaryCtxRetain);
+    *pctx = (CUcontext)&fake;
+    fake.live.contexts++;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+    (void)dev;
+    ENTER(DevicePrimaryCtxRelease);
+    fake.live.contexts--;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx)
+{
+    (void)ctx;
+    ENTER(CtxSetCurrent);
+    return CUDA_SUCCESS;
+}
+
+/* --- streams --------------------------------------------------------------------------------- */
+
+CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags)
+{
+    (void)Flags;
+    ENTER(StreamCreate);
+    *phStream = (CUstream)&fake;
+    fake.live.streams++;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamDestroy(CUstream hStream)
+{
+    (void)hStream;
+    ENTER(StreamDestroy);
+    fake.live.streams--;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamQuery(CUstream hStream)
+{
+    (void)hStream;
+    ENTER(StreamQuery);
+    return fake.is_held ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
+{
+    (void)hStream;
+    ENTER(StreamSynchronize);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamWriteValue32(CUstream stream,
+                                      CUdeviceptr addr,
+                                      cuuint32_t value,
+                                      unsigned int flags)
+{
+    (void)stream;
+    (void)flags;
+    ENTER(StreamWriteValue32);
+    cuuint32_t *word = (cuuint32_t *)(uintptr_t)addr;
+    if (fake.is_held) {
+        fake.held_word = word;
+        fake.held_value = value;
+    } else {
+        *word = value;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+{
+    (void)hStream;
+    ENTER(LaunchHostFunc);
+    fn(userData);
+    return CUDA_SUCCESS;
+}
+
+/* --- kernels --------------------------------------------------------------------------------- */
+
+CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
+{
+    ENTER(ModuleLoadData);
+    if (memcmp(image, "\177ELF", 4) != 0)
+        return CUDA_ERROR_INVALID_IMAGE;
+    *module = (CUmodule)&fake;
+    fake.live.modules++;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuModuleUnload(CUmodule hmod)
+{
+    (void)hmod;
+    ENTER(ModuleUnload);
+    fake.live.modules--;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
+{
+    (void)hmod;
+    ENTER(ModuleGetFunction);
+    if (strcmp(name, "gemm") != 0)
+        return CUDA_ERROR_NOT_FOUND;
+    *hfunc = (CUfunction)&fake;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
+{
+    (void)hfunc;
+    (void)attrib;
+    ENTER(FuncSetAttribute);
+    return value <= 227 << 10 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks,
+                                                             CUfunction func,
+                                                             int blockSize,
+                                                             size_t dynamicSMemSize)
+{
+    (void)func;
+    ENTER(OccupancyMaxActiveBlocksPerMultiprocessor);
+    int by_threads = 2048 / blockSize;
+    int by_memory = dynamicSMemSize ? (int)((228u << 10) / dynamicSMemSize) : by_threads;
+    *numBlocks = blockSize > 1024 ? 0 : MIN(by_threads, by_memory);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuLaunchKernel(CUfunction f,
+                                unsigned int gridDimX,
+                                unsigned int gridDimY,
+                                unsigned int gridDimZ,
+                                unsigned int blockDimX,
+                                unsigned int blockDimY,
+                                unsigned int blockDimZ,
+                                unsigned int sharedMemBytes,
+                                CUstream hStream,
+                                void **kernelParams,
+                                void **extra)
+{
+    (void)f;
+    (void)hStream;
+    (void)extra;
+    ENTER(LaunchKernel);
+    if (gridDimX == 0 || gridDimY != 1 || gridDimZ != 1 || blockDimY != 1 || blockDimZ != 1)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct fake_driver_launch launch = {.parameter = kernelParams[0],
+                                        .grid = gridDimX,
+                                        .threads = blockDimX,
+                                        .shared_memory = sharedMemBytes};
+    fake.last_launch = launch;
+    fake.last_launch.parameter = NULL;
+    if (fake.on_launch)
+        fake.on_launch(&launch);
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,48 @@
+/*
+ * A CUDA driver without a device: the calls of daemon/worker/driver.h on host memory, so that the
+ * CUDA backend's bookkeeping runs under sanitizers on any machine. Device memory is a memfd behind
+ * the virtual memory calls and malloc behind the pool, so an access out of bounds is caught.
+ *
+ * Streams execute at once; a launch calls the test's function instead of a kernel. Completion
+ * writes can be held back, to look like a device that is busy.
+ */
+#pragma once
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FAKE_API __attribute__((visibility("default")))
+
+#define FAKE_DRIVER_MULTIPROCESSORS 4
+#define FAKE_DRIVER_GRANULARITY     (2u << 20)
+#define FAKE_DRIVER_UUID            "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+
+struct fake_driver_launch {
+    const void *parameter; /* the first kernel parameter: a struct gemmd_feed */
+    unsigned grid, threads, shared_memory;
+};
+
+typedef void (*fake_driver_launch_fn)(const struct fake_driver_launch *launch);
+
+/* What exists at this moment: all zero after a clean close. */
+struct fake_driver_live {
+    unsigned contexts, streams, modules, host_allocations, registrations;
+    unsigned handles, ranges, mappings, scratch;
+};
+
+FAKE_API void fake_driver_reset(void);
+/* NULL: launches do nothing. */
+FAKE_API void fake_driver_on_launch(fake_driver_launch_fn fn);
+/* Call number `nth` (from 0, counted from now) of "cuName" returns `result`. */
+FAKE_API void fake_driver_fail(const char *name, unsigned nth, CUresult result);
+/* From now on every call returns `result`, as after a kernel's illegal access. */
+FAKE_API void fake_driver_break(CUresult result);
+FAKE_API void fake_driver_hold(bool hold);
+FAKE_API unsigned fake_driver_calls(const char *name);
+FAKE_API struct fake_driver_live fake_driver_live(void);
+/* Scratch bytes of the largest pool allocation so far. */
+FAKE_API size_t fake_driver_scratch_high(void);
+FAKE_API unsigned fake_driver_register_flags(void);
+FAKE_API struct fake_driver_launch fake_driver_last_launch(void); /* its parameter is gone */

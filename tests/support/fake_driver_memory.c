@@ -1,0 +1,270 @@
+/*
+ * The fake driver's memory: allocations, mappings, registrations, and copies with the real
+ * driver's refusals.
+ */
+#include "fake_driver_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity,
+                                               const CUmemAllocationProp *prop,
+                                               CUmemAllocationGranularity_flags option)
+{
+    (void)prop;
+    (void)option;
+    ENTER(MemGetAllocationGranularity);
+    *granularity = FAKE_DRIVER_GRANULARITY;
+    return CUDA_SUCCESS;
+}
+
+/* Filled with a pattern: what a last user may have left there. */
+CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle,
+                             size_t size,
+                             const CUmemAllocationProp *prop,
+                             unsigned long long flags)
+{
+    (void)flags;
+    ENTER(MemCreate);
+    if (size % FAKE_DRIVER_GRANULARITY ||
+        prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (size > (size_t)1 << 30)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    int fd = memfd_create("fake-device-memory", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, (off_t)size) < 0)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    if (pwrite(fd, "left over", 9, 0) != 9)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    *handle = (CUmemGenericAllocationHandle)fd;
+    fake.live.handles++;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    ENTER(MemRelease);
+    close((int)handle);
+    fake.live.handles--;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemExportToShareableHandle(void *shareableHandle,
+                                              CUmemGenericAllocationHandle handle,
+                                              CUmemAllocationHandleType handleType,
+                                              unsigned long long flags)
+{
+    (void)handleType;
+    (void)flags;
+    ENTER(MemExportToShareableHandle);
+    *(int *)shareableHandle = dup((int)handle);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle,
+                                                void *osHandle,
+                                                CUmemAllocationHandleType shHandleType)
+{
+    (void)shHandleType;
+    ENTER(MemImportFromShareableHandle);
+    int fd = dup((int)(intptr_t)osHandle);
+    if (fd < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    *handle = (CUmemGenericAllocationHandle)fd;
+    fake.live.handles++;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemAddressReserve(
+    CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags)
+{
+    (void)alignment;
+    (void)addr;
+    (void)flags;
+    ENTER(MemAddressReserve);
+    void *range = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *ptr = (CUdeviceptr)(uintptr_t)range;
+    fake.live.ranges++;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size)
+{
+    ENTER(MemAddressFree);
+    munmap((void *)(uintptr_t)ptr, size);
+    fake.live.ranges--;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemMap(CUdeviceptr ptr,
+                          size_t size,
+                          size_t offset,
+                          CUmemGenericAllocationHandle handle,
+                          unsigned long long flags)
+{
+    (void)flags;
+    ENTER(MemMap);
+    void *at = (void *)(uintptr_t)ptr;
+    if (mmap(at, size, PROT_NONE, MAP_SHARED | MAP_FIXED, (int)handle, (off_t)offset) != at)
+        return CUDA_ERROR_INVALID_VALUE;
+    fake.live.mappings++;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr,
+                                size_t size,
+                                const CUmemAccessDesc *desc,
+                                size_t count)
+{
+    (void)desc;
+    (void)count;
+    ENTER(MemSetAccess);
+    int r = mprotect((void *)(uintptr_t)ptr, size, PROT_READ | PROT_WRITE);
+    return r == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+    ENTER(MemUnmap);
+    mmap((void *)(uintptr_t)ptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    fake.live.mappings--;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+    (void)hStream;
+    ENTER(MemAllocAsync);
+    void *memory = NULL;
+    if (bytesize > (size_t)1 << 30 || posix_memalign(&memory, 256, bytesize) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memset(memory, 0xa5, bytesize);
+    *dptr = (CUdeviceptr)(uintptr_t)memory;
+    fake.scratch_high = MAX(fake.scratch_high, bytesize);
+    fake.live.scratch++;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+{
+    (void)hStream;
+    ENTER(MemFreeAsync);
+    free((void *)(uintptr_t)dptr);
+    fake.live.scratch--;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
+{
+    (void)Flags;
+    ENTER(MemHostAlloc);
+    *pp = calloc(1, bytesize);
+    fake.live.host_allocations++;
+    return *pp ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult CUDAAPI cuMemFreeHost(void *p)
+{
+    ENTER(MemFreeHost);
+    free(p);
+    fake.live.host_allocations--;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr *pdptr, void *p, unsigned int Flags)
+{
+    (void)Flags;
+    ENTER(MemHostGetDevicePointer);
+    *pdptr = (CUdeviceptr)(uintptr_t)p;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
+{
+    (void)p;
+    (void)bytesize;
+    ENTER(MemHostRegister);
+    fake.register_flags = Flags;
+    fake.live.registrations++;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemHostUnregister(void *p)
+{
+    (void)p;
+    ENTER(MemHostUnregister);
+    fake.live.registrations--;
+    return CUDA_SUCCESS;
+}
+
+/* --- copies ---------------------------------------------------------------------------------- */
+
+CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr dstDevice,
+                                   const void *srcHost,
+                                   size_t ByteCount,
+                                   CUstream hStream)
+{
+    (void)hStream;
+    ENTER(MemcpyHtoDAsync);
+    memcpy((void *)(uintptr_t)dstDevice, srcHost, ByteCount);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemcpyDtoHAsync(void *dstHost,
+                                   CUdeviceptr srcDevice,
+                                   size_t ByteCount,
+                                   CUstream hStream)
+{
+    (void)hStream;
+    ENTER(MemcpyDtoHAsync);
+    memcpy(dstHost, (const void *)(uintptr_t)srcDevice, ByteCount);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr dstDevice,
+                                   CUdeviceptr srcDevice,
+                                   size_t ByteCount,
+                                   CUstream hStream)
+{
+    (void)hStream;
+    ENTER(MemcpyDtoDAsync);
+    memmove((void *)(uintptr_t)dstDevice, (const void *)(uintptr_t)srcDevice, ByteCount);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemcpy3DAsync(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
+{
+    (void)hStream;
+    ENTER(Memcpy3DAsync);
+    const char *from = pCopy->srcMemoryType == CU_MEMORYTYPE_HOST
+                           ? pCopy->srcHost
+                           : (const char *)(uintptr_t)pCopy->srcDevice;
+    char *to = pCopy->dstMemoryType == CU_MEMORYTYPE_HOST ? pCopy->dstHost
+                                                          : (char *)(uintptr_t)pCopy->dstDevice;
+    if (pCopy->srcPitch < pCopy->WidthInBytes || pCopy->dstPitch < pCopy->WidthInBytes ||
+        pCopy->srcPitch > INT32_MAX || pCopy->dstPitch > INT32_MAX ||
+        pCopy->srcHeight < pCopy->Height || pCopy->dstHeight < pCopy->Height)
+        return CUDA_ERROR_INVALID_VALUE;
+
+    for (size_t z = 0; z < pCopy->Depth; z++) {
+        for (size_t y = 0; y < pCopy->Height; y++)
+            memcpy(to + (z * pCopy->dstHeight + y) * pCopy->dstPitch,
+                   from + (z * pCopy->srcHeight + y) * pCopy->srcPitch, pCopy->WidthInBytes);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr dstDevice,
+                                 unsigned char uc,
+                                 size_t N,
+                                 CUstream hStream)
+{
+    (void)hStream;
+    ENTER(MemsetD8Async);
+    memset((void *)(uintptr_t)dstDevice, uc, N);
+    return CUDA_SUCCESS;
+}
