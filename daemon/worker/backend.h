@@ -42,7 +42,8 @@ struct backend_operations {
     void (*unload)(struct backend *backend, uint64_t kernel);
 
     /* Starts one command; completions come from `reap`, in the order of submission, with all but
-     * the sequence filled. A command that cannot run is no error here: it completes with a status. */
+     * the sequence filled. A command that cannot run is no error here: it completes with a status.
+     */
     int (*submit)(struct backend *backend, const struct gemmd_command *command);
     /* Commands submitted and not reaped. The worker stops taking commands at `depth`. */
     uint32_t (*pending)(const struct backend *backend);

@@ -1,10 +1,12 @@
 #include "../../daemon/core/dtype.h"
 #include "../../daemon/worker/backend.h"
 #include "../../daemon/worker/cpu_gemm.h"
+#include "../../daemon/worker/cpu_memory.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -654,6 +656,52 @@ Test(backend_cpu, more_memory_than_there_is_is_refused)
         cr_assert_eq(fd, -1);
     }
     backend->operations->close(backend);
+}
+
+/* A tree like /proc and /sys/fs/cgroup, below a directory of its own. */
+static void write_file(const char *root, const char *name, const char *text)
+{
+    char path[256];
+    FILE *file;
+
+    snprintf(path, sizeof(path), "%s/%s", root, name);
+    for (char *slash = path + strlen(root) + 1; (slash = strchr(slash, '/')); slash++) {
+        *slash = 0;
+        (void)mkdir(path, 0700);
+        *slash = '/';
+    }
+    file = fopen(path, "w");
+    cr_assert(file, "%s", path);
+    fputs(text, file);
+    fclose(file);
+}
+
+Test(backend_cpu, available_memory_is_what_machine_and_control_groups_leave)
+{
+    char root[] = "/tmp/gemmd-test-XXXXXX", cgroup[64], command[64];
+    uint64_t available;
+
+    cr_assert(mkdtemp(root));
+    snprintf(cgroup, sizeof(cgroup), "%s/cgroup", root);
+    write_file(root, "meminfo", "MemTotal: 9000 kB\nMemAvailable:    5000 kB\n");
+    cr_assert_eq(cpu_memory_available(root, cgroup), 5000 * 1024, "no control groups at all");
+
+    write_file(root, "self/cgroup", "4:memory:/old\n0::/slice/unit\n");
+    write_file(root, "cgroup/slice/unit/memory.max", "max\n");
+    write_file(root, "cgroup/slice/unit/memory.current", "123\n");
+    cr_assert_eq(cpu_memory_available(root, cgroup), 5000 * 1024, "groups without a limit");
+
+    write_file(root, "cgroup/slice/memory.max", "1000000\n");
+    write_file(root, "cgroup/slice/memory.current", "900000\n");
+    write_file(root, "cgroup/slice/memory.stat",
+               "file 9\ninactive_file 300000\nactive_file 5000\n");
+    available = cpu_memory_available(root, cgroup);
+    cr_assert_eq(available, 1000000 - (900000 - 305000), "the limit of a group further up");
+
+    write_file(root, "cgroup/slice/memory.max", "1000\n");
+    cr_assert_eq(cpu_memory_available(root, cgroup), 0, "a group over its limit");
+    snprintf(command, sizeof(command), "rm -r %s", root);
+    cr_assert_eq(system(command), 0);
 }
 
 Test(backend_cpu, kernels_are_refused_and_unknown_memory_is_ignored)
