@@ -51,7 +51,7 @@ static const struct tile tiles[] = {
     {DTYPE_FP64, CONFIG_COPY_V16, 64, 64, 16, 3, 2, 2, 2},
     {DTYPE_FP64, CONFIG_COPY_ELEMENT, 128, 64, 16, 2, 2, 2, 1},
     {DTYPE_FP64, CONFIG_COPY_ELEMENT, 64, 64, 16, 2, 2, 2, 2},
-    {DTYPE_INT8, CONFIG_COPY_V16, 128, 256, 64, 4, 2, 4, 1},
+    {DTYPE_INT8, CONFIG_COPY_V16, 128, 128, 64, 4, 2, 4, 1},
     {DTYPE_INT8, CONFIG_COPY_V16, 64, 64, 128, 3, 2, 2, 2},
     {DTYPE_INT8, CONFIG_COPY_ELEMENT, 128, 128, 64, 2, 2, 4, 1},
     {DTYPE_INT8, CONFIG_COPY_ELEMENT, 64, 64, 64, 2, 2, 2, 2},
@@ -246,11 +246,11 @@ void config_to_defines(const struct config *config, struct config_defines *ret_d
 }
 
 /* The epilogue reuses the ring: each warp takes a slab of 16 accumulator rows of its warp tile, a
- * row padded by 16 bytes (kernels_src/tile/smem_map.cuh, which asserts the same number). */
+ * row padded by 32 bytes (kernels_src/tile/smem_map.cuh, which asserts the same number). */
 static uint32_t slab_bytes(const struct tile *tile)
 {
     uint32_t accumulator = tile->input == DTYPE_FP64 ? 8 : 4;
-    uint32_t row = tile->n / tile->warps_n * accumulator + 16;
+    uint32_t row = tile->n / tile->warps_n * accumulator + 32;
 
     return tile->warps_m * tile->warps_n * 16 * row;
 }

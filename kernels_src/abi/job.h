@@ -21,7 +21,11 @@ typedef uint8_t gemmd_u8;
 typedef uint32_t gemmd_u32;
 typedef uint64_t gemmd_u64;
 typedef int64_t gemmd_i64;
-#    define GEMMD_STATIC_ASSERT _Static_assert
+#    ifdef __cplusplus
+#        define GEMMD_STATIC_ASSERT static_assert
+#    else
+#        define GEMMD_STATIC_ASSERT _Static_assert
+#    endif
 #endif
 
 /* struct gemmd_job.flags */

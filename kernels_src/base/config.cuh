@@ -1,0 +1,66 @@
+/*
+ * The only reader of -D values. daemon/plan/config.c writes them; the asserts here are the device's
+ * half of that agreement.
+ */
+#pragma once
+
+#include "base/prelude.cuh"
+
+namespace cfg
+{
+
+/* Numbers of enum dtype, daemon/core/dtype.h. */
+enum dtype {
+    bf16 = 1,
+    fp16 = 2,
+    fp32 = 3,
+    fp64 = 4,
+    int8 = 5,
+    int32 = 6,
+};
+
+/* What multiplies: decides fragment and accumulator layout (mma/). */
+enum unit {
+    unit_mma_16, /* bf16, fp16 */
+    unit_mma_8,  /* int8 */
+    unit_mma_64, /* fp64 */
+    unit_simt,   /* fp32 on CUDA cores */
+};
+
+constexpr int input = GEMMD_INPUT;
+constexpr int output = GEMMD_OUTPUT;
+constexpr bool trans_a = GEMMD_TRANS_A;
+constexpr bool trans_b = GEMMD_TRANS_B;
+constexpr int tile_m = GEMMD_TILE_M;
+constexpr int tile_n = GEMMD_TILE_N;
+constexpr int tile_k = GEMMD_TILE_K;
+constexpr int stages = GEMMD_STAGES;
+constexpr int warps_m = GEMMD_WARPS_M;
+constexpr int warps_n = GEMMD_WARPS_N;
+constexpr bool copies_elements = GEMMD_COPY == 1; /* CONFIG_COPY_ELEMENT */
+constexpr int shared_memory = GEMMD_SHARED_MEMORY;
+constexpr int ctas_per_multiprocessor = GEMMD_CTAS_PER_MULTIPROCESSOR;
+
+DEVICE constexpr int size_of(int dtype)
+{
+    return dtype == int8 ? 1 : dtype == bf16 || dtype == fp16 ? 2 : dtype == fp64 ? 8 : 4;
+}
+
+constexpr int unit = input == fp32   ? unit_simt
+                     : input == fp64 ? unit_mma_64
+                     : input == int8 ? unit_mma_8
+                                     : unit_mma_16;
+constexpr int input_size = size_of(input);
+constexpr int output_size = size_of(output);
+constexpr int accumulator_size = input == fp64 ? 8 : 4;
+constexpr int threads = warps_m * warps_n * 32;
+constexpr int warp_m = tile_m / warps_m;
+constexpr int warp_n = tile_n / warps_n;
+
+static_assert(GEMMD_CLUSTER_M == 1 && GEMMD_CLUSTER_N == 1, "clusters are the hopper family's");
+static_assert(GEMMD_SCHEDULE == (input == fp32 ? 1 : 0), "fp32 is SIMT, all else mma.sync");
+static_assert(warp_m * warps_m == tile_m && warp_n * warps_n == tile_n, "warps cover the tile");
+static_assert(tile_k * input_size % 32 == 0, "rows of a K tile are whole pairs of chunks");
+static_assert(stages >= 2, "a ring has at least two slots");
+
+} // namespace cfg

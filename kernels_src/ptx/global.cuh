@@ -1,0 +1,69 @@
+/*
+ * Ordinary global loads and stores by address. Never .nc: between two jobs of one resident launch
+ * the data changes, and the acquire at a job's start reaches only coherent loads.
+ */
+#pragma once
+
+#include "ptx/target.cuh"
+
+DEVICE u8 ld_global_u8(u64 g_address)
+{
+    u32 d;
+
+    asm volatile("ld.global.u8 %0, [%1];" : "=r"(d) : "l"(g_address) : "memory");
+    return (u8)d;
+}
+
+DEVICE u16 ld_global_u16(u64 g_address)
+{
+    u16 d;
+
+    asm volatile("ld.global.u16 %0, [%1];" : "=h"(d) : "l"(g_address) : "memory");
+    return d;
+}
+
+DEVICE u32 ld_global_u32(u64 g_address)
+{
+    u32 d;
+
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(d) : "l"(g_address) : "memory");
+    return d;
+}
+
+DEVICE u64 ld_global_u64(u64 g_address)
+{
+    u64 d;
+
+    asm volatile("ld.global.u64 %0, [%1];" : "=l"(d) : "l"(g_address) : "memory");
+    return d;
+}
+
+DEVICE void ld_global_v4_u32(u32 (&d)[4], u64 g_address)
+{
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+                 : "l"(g_address)
+                 : "memory");
+}
+
+DEVICE void st_global_u16(u64 g_address, u16 b)
+{
+    asm volatile("st.global.u16 [%0], %1;" ::"l"(g_address), "h"(b) : "memory");
+}
+
+DEVICE void st_global_u32(u64 g_address, u32 b)
+{
+    asm volatile("st.global.u32 [%0], %1;" ::"l"(g_address), "r"(b) : "memory");
+}
+
+DEVICE void st_global_u64(u64 g_address, u64 b)
+{
+    asm volatile("st.global.u64 [%0], %1;" ::"l"(g_address), "l"(b) : "memory");
+}
+
+DEVICE void st_global_v4_u32(u64 g_address, const u32 (&b)[4])
+{
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(g_address), "r"(b[0]), "r"(b[1]),
+                 "r"(b[2]), "r"(b[3])
+                 : "memory");
+}

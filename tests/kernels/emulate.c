@@ -1,0 +1,478 @@
+/*
+ * Runs the kernel sources on the CPU and compares with fp64: index arithmetic, edges, pipelines and
+ * epilogues of every configuration, without a GPU.
+ *
+ * usage: emulate [--every N --first I] [TEXT]   configurations I, I + N, ... whose text contains
+ * TEXT
+ *
+ * Each configuration is compiled by the host's C++ compiler from kernels_src/ with host/ptx/ in
+ * place of its ptx/ and the -D list of config_to_defines(), loaded, and run on the cases below in a
+ * process of its own, so that a fault names its case. Operands end at a page that cannot be
+ * touched, gaps between rows hold NaN, D is poisoned, absent operands are null.
+ */
+#include "../../daemon/core/problem.h"
+#include "../../daemon/plan/config.h"
+#include "../../kernels_src/abi/job.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define POISON 0xff /* NaN in every floating type; -1 in integers */
+
+typedef void (*emulate_fn)(const struct gemmd_feed *feed, uint32_t ctas, int late, int backwards);
+
+struct matrix {
+    enum dtype dtype;
+    int64_t rows, cols, ld, stride, batch;
+    size_t bytes;
+    char *data; /* NULL when the product may not touch it */
+    void *map;
+    size_t map_size;
+};
+
+/* Shapes are tiles * the configuration's tile + rest. */
+struct shape {
+    const char *name;
+    int tiles_m, rest_m, tiles_n, rest_n, tiles_k, rest_k;
+    int batch;
+    double alpha, beta;
+    uint32_t ctas;
+    int pad; /* of leading dimensions, in 16 bytes (V16) or elements */
+    bool in_place, one_a, one_b, specials, slices;
+};
+
+static const struct shape shapes[] = {
+    {"one element", 0, 1, 0, 1, 0, 1, 1, 1, 0, 1, .pad = 0},
+    {"one tile", 1, 0, 1, 0, 1, 0, 1, 1, 0, 1, .pad = 0},
+    {"just over", 1, 1, 1, 3, 1, 1, 1, 2, 3, 3, .pad = 1},
+    {"just under, long K", 1, -1, 1, -1, 5, 3, 1, -1, 1, 1, .pad = 2, .in_place = true},
+    {"k = 0", 0, 7, 0, 9, 0, 0, 2, 2, 2, 1, .pad = 1},
+    {"k = 0, beta = 0", 0, 17, 0, 33, 0, 0, 1, INFINITY, 0, 1, .pad = 1},
+    {"alpha = 0", 0, 17, 0, 33, 0, 5, 1, 0, 2, 1, .pad = 0},
+    {"batch", 0, 5, 0, 20, 0, 24, 3, 1, -2, 2, .pad = 1, .one_a = true},
+    {"batch, one B", 0, 18, 0, 6, 1, -1, 2, 1, 0, 3, .pad = 2, .one_b = true},
+    {"slices", 2, 1, 1, 1, 0, 3, 2, 1, 0, 2, .pad = 0, .slices = true},
+    {"bands", 17, 1, 2, 0, 0, 1, 1, 1, 0, 1, .pad = 0, .slices = true},
+    {"NaN and Inf", 1, 2, 1, 2, 2, 7, 1, 1, 0, 2, .pad = 1, .specials = true},
+};
+
+static uint64_t random_state;
+
+static uint64_t random_next(void)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return random_state >> 33;
+}
+
+static double random_value(enum dtype dtype)
+{
+    double unit = (double)random_next() / (double)(1u << 30) - 1; /* [-1, 1) */
+
+    if (dtype == DTYPE_INT8)
+        return floor(unit * 128);
+    if (dtype == DTYPE_INT32)
+        return floor(unit * 0x1p31);
+    return unit;
+}
+
+static size_t at(const struct matrix *matrix, int64_t item, int64_t row, int64_t col)
+{
+    return (size_t)(item * matrix->stride + row * matrix->ld + col);
+}
+
+static size_t page_up(size_t bytes)
+{
+    return (bytes + 4095) / 4096 * 4096;
+}
+
+/* The data ends at a guard page, but for what `alignment` of its start takes. */
+static void matrix_allocate(struct matrix *matrix, size_t alignment)
+{
+    size_t body;
+
+    matrix->bytes = (at(matrix, matrix->batch - 1, matrix->rows - 1, matrix->cols - 1) + 1) *
+                    dtype_size(matrix->dtype);
+    body = page_up(matrix->bytes + alignment);
+    matrix->map_size = body + 8192;
+    matrix->map =
+        mmap(NULL, matrix->map_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert(matrix->map != MAP_FAILED);
+    mprotect(matrix->map, 4096, PROT_NONE);
+    mprotect((char *)matrix->map + 4096 + body, 4096, PROT_NONE);
+    matrix->data = (char *)matrix->map + 4096 + (body - matrix->bytes) / alignment * alignment;
+    memset(matrix->data, POISON, matrix->bytes);
+}
+
+static void matrix_fill(struct matrix *matrix)
+{
+    for (int64_t b = 0; b < matrix->batch; b++)
+        for (int64_t i = 0; i < matrix->rows; i++)
+            for (int64_t j = 0; j < matrix->cols; j++)
+                dtype_store(matrix->dtype, matrix->data, at(matrix, b, i, j),
+                            random_value(matrix->dtype));
+}
+
+static void matrix_free(struct matrix *matrix)
+{
+    if (matrix->map)
+        munmap(matrix->map, matrix->map_size);
+}
+
+struct run {
+    const struct config *config;
+    const struct shape *shape;
+    struct problem problem;
+    struct matrix operand[OPERAND_COUNT];
+    struct matrix before; /* D's bytes before the run: what C was when it is D, and what stays */
+};
+
+static int64_t padded(const struct config *config, int64_t cols, enum dtype dtype, int pad)
+{
+    int64_t unit = config->copy == CONFIG_COPY_V16 ? 16 / (int64_t)dtype_size(dtype) : 1;
+
+    return (MAX(cols, 1) + unit - 1) / unit * unit + pad * unit;
+}
+
+static void operand_init(struct run *run, enum operand_role role)
+{
+    const struct shape *shape = run->shape;
+    struct problem *problem = &run->problem;
+    struct matrix *matrix = &run->operand[role];
+    bool is_input = role == OPERAND_A || role == OPERAND_B;
+    bool is_shared = (role == OPERAND_A && shape->one_a) || (role == OPERAND_B && shape->one_b);
+    size_t size;
+
+    matrix->dtype = is_input ? problem->input : problem->output;
+    matrix->rows = problem_rows(problem, role);
+    matrix->cols = problem_columns(problem, role);
+    matrix->ld = padded(run->config, matrix->cols, matrix->dtype, shape->pad);
+    matrix->stride = is_shared ? 0 : matrix->ld * (matrix->rows + 1);
+    matrix->batch = is_shared ? 1 : problem->batch;
+    problem->operand[role] = (struct problem_operand){matrix->ld, matrix->stride};
+    if (role != OPERAND_D && !problem_reads(problem, role))
+        return;
+    size = dtype_size(matrix->dtype);
+    matrix_allocate(matrix, run->config->copy == CONFIG_COPY_V16 ? 16 : size);
+    if (role != OPERAND_D)
+        matrix_fill(matrix);
+}
+
+static void specials_add(struct run *run)
+{
+    struct matrix *a = &run->operand[OPERAND_A], *b = &run->operand[OPERAND_B];
+
+    if (!run->shape->specials || run->problem.input == DTYPE_INT8)
+        return;
+    dtype_store(a->dtype, a->data, at(a, 0, 1, 2), NAN);
+    dtype_store(a->dtype, a->data, at(a, 0, a->rows - 1, a->cols - 1), INFINITY);
+    dtype_store(b->dtype, b->data, at(b, 0, b->rows - 1, 0), -INFINITY);
+}
+
+static void run_init(struct run *run, const struct config *config, const struct shape *shape)
+{
+    *run = (struct run){.config = config, .shape = shape};
+    run->problem = (struct problem){
+        .input = config->input,
+        .output = config->output,
+        .m = shape->tiles_m * (int64_t)config->tile_m + shape->rest_m,
+        .n = shape->tiles_n * (int64_t)config->tile_n + shape->rest_n,
+        .k = shape->tiles_k * (int64_t)config->tile_k + shape->rest_k,
+        .batch = shape->batch,
+        .trans_a = config->trans_a,
+        .trans_b = config->trans_b,
+        .alpha = isinf(shape->alpha) && config->input == DTYPE_INT8 ? 1 : shape->alpha,
+        .beta = shape->beta,
+    };
+    for (enum operand_role role = OPERAND_A; role < OPERAND_COUNT; role++)
+        operand_init(run, role);
+    specials_add(run);
+    if (shape->in_place) {
+        memcpy(run->operand[OPERAND_D].data, run->operand[OPERAND_C].data,
+               run->operand[OPERAND_D].bytes);
+        matrix_free(&run->operand[OPERAND_C]);
+        run->operand[OPERAND_C] = run->operand[OPERAND_D];
+        run->operand[OPERAND_C].map = NULL;
+    }
+    run->before = run->operand[OPERAND_D];
+    run->before.data = malloc(run->before.bytes);
+    memcpy(run->before.data, run->operand[OPERAND_D].data, run->before.bytes);
+}
+
+static void run_deinit(struct run *run)
+{
+    for (enum operand_role role = OPERAND_A; role < OPERAND_COUNT; role++)
+        matrix_free(&run->operand[role]);
+    free(run->before.data);
+}
+
+static struct gemmd_job run_job(const struct run *run)
+{
+    const struct problem *p = &run->problem;
+
+    return (struct gemmd_job){
+        .a = (uintptr_t)run->operand[OPERAND_A].data,
+        .b = (uintptr_t)run->operand[OPERAND_B].data,
+        .c = (uintptr_t)run->operand[OPERAND_C].data,
+        .d = (uintptr_t)run->operand[OPERAND_D].data,
+        .m = p->m,
+        .n = p->n,
+        .k = p->k,
+        .batch = p->batch,
+        .lda = p->operand[OPERAND_A].ld,
+        .ldb = p->operand[OPERAND_B].ld,
+        .ldc = p->operand[OPERAND_C].ld,
+        .ldd = p->operand[OPERAND_D].ld,
+        .stride_a = p->operand[OPERAND_A].stride,
+        .stride_b = p->operand[OPERAND_B].stride,
+        .stride_c = p->operand[OPERAND_C].stride,
+        .stride_d = p->operand[OPERAND_D].stride,
+        .alpha = p->alpha,
+        .beta = p->beta,
+        .input = p->input,
+        .output = p->output,
+    };
+}
+
+/* One launch, or the same tiles as slices: a feed of two jobs, and a second launch with the rest.
+ */
+static void run_emulate(const struct run *run, emulate_fn emulate, int late, int backwards)
+{
+    struct gemmd_feed feed = {.job_count = 1, .jobs = {run_job(run)}};
+
+    if (!run->shape->slices) {
+        emulate(&feed, run->shape->ctas, late, backwards);
+        return;
+    }
+    feed.job_count = 2;
+    feed.jobs[1] = feed.jobs[0];
+    feed.jobs[0].tile_count = 1;
+    feed.jobs[1].first_tile = 1;
+    feed.jobs[1].tile_count = 2;
+    emulate(&feed, run->shape->ctas, late, backwards);
+    feed.job_count = 1;
+    feed.jobs[0].first_tile = 3;
+    feed.jobs[0].tile_count = 0;
+    emulate(&feed, run->shape->ctas, late, backwards);
+}
+
+static double
+input_value(const struct matrix *matrix, bool is_transposed, int64_t item, int64_t row, int64_t col)
+{
+    return dtype_load(matrix->dtype, matrix->data,
+                      is_transposed ? at(matrix, item, col, row) : at(matrix, item, row, col));
+}
+
+static bool is_close(double got, double want, double bound)
+{
+    if (isnan(want))
+        return isnan(got);
+    return isinf(want) ? got == want : fabs(got - want) <= bound;
+}
+
+/* Integers modulo 2^32, as a double. */
+static double wrapped(double value)
+{
+    return (double)(int32_t)(uint32_t)(int64_t)fmod(value, 0x1p32);
+}
+
+static bool element_check(const struct run *run, int64_t item, int64_t row, int64_t col)
+{
+    const struct problem *p = &run->problem;
+    bool reads_ab = problem_reads(p, OPERAND_A);
+    double sum = 0, absolute = 0, c = 0, want, bound, got;
+
+    for (int64_t i = 0; reads_ab && i < p->k; i++) {
+        double a = input_value(&run->operand[OPERAND_A], p->trans_a, item, row, i);
+        double b = input_value(&run->operand[OPERAND_B], p->trans_b, item, i, col);
+
+        sum += a * b;
+        absolute += fabs(a * b);
+    }
+    if (p->beta != 0) {
+        const struct matrix *from = run->shape->in_place ? &run->before : &run->operand[OPERAND_C];
+
+        c = p->beta * input_value(from, false, item, row, col);
+    }
+    sum = reads_ab ? p->alpha * sum : 0;
+    want = p->input == DTYPE_INT8 ? wrapped(wrapped(sum) + wrapped(c)) : sum + c;
+    bound = dtype_error_bound(p->input, p->output, p->k, want,
+                              fabs(reads_ab ? p->alpha : 0) * absolute, fabs(c));
+    got = input_value(&run->operand[OPERAND_D], false, item, row, col);
+    if (is_close(got, want, bound))
+        return true;
+    printf("  D[%lld][%lld, %lld] is %.17g, should be %.17g within %g\n", (long long)item,
+           (long long)row, (long long)col, got, want, bound);
+    return false;
+}
+
+/* Bytes of D outside its rows: gaps of leading dimension and stride. */
+static bool gaps_check(const struct run *run)
+{
+    const struct matrix *d = &run->operand[OPERAND_D];
+    size_t size = dtype_size(d->dtype);
+
+    for (int64_t b = 0; b < d->batch; b++)
+        for (int64_t i = 0; i < d->rows; i++)
+            memcpy(run->before.data + at(d, b, i, 0) * size, d->data + at(d, b, i, 0) * size,
+                   (size_t)d->cols * size);
+    if (memcmp(run->before.data, d->data, d->bytes) == 0)
+        return true;
+    printf("  D was written outside its rows\n");
+    return false;
+}
+
+static bool run_check(const struct run *run)
+{
+    const struct problem *p = &run->problem;
+    int wrong = 0;
+
+    /* Elements near the edges of tiles, and a scatter of the others: the reference is slow. */
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t i = 0; i < p->m; i++)
+            for (int64_t j = 0; j < p->n && wrong < 4; j++) {
+                bool is_sampled =
+                    p->m * p->n < 20000 || random_next() % 8 == 0 || i + 2 >= p->m || j + 2 >= p->n;
+
+                if (is_sampled && !element_check(run, b, i, j))
+                    wrong++;
+            }
+    return gaps_check(run) && wrong == 0;
+}
+
+static bool case_run(const struct config *config,
+                     const struct shape *shape,
+                     emulate_fn emulate,
+                     int late,
+                     int backwards)
+{
+    struct run run;
+    bool is_right;
+
+    random_state = 1;
+    run_init(&run, config, shape);
+    run_emulate(&run, emulate, late, backwards);
+    is_right = run_check(&run);
+    if (!is_right)
+        printf("  in case '%s', copies %s, turns %s\n", shape->name, late ? "late" : "at once",
+               backwards ? "backwards" : "forwards");
+    run_deinit(&run);
+    return is_right;
+}
+
+static bool kernel_compile(const struct config *config, const char *object)
+{
+    struct config_defines defines;
+    char *argv[CONFIG_DEFINES_MAX + 16] = {HOST_CXX,
+                                           "-std=c++17",
+                                           "-O1",
+                                           "-fPIC",
+                                           "-shared",
+                                           "-fvisibility=hidden",
+                                           "-w",
+                                           "-D_GNU_SOURCE",
+                                           "-I" HOST_DIRECTORY,
+                                           "-I" KERNELS_DIRECTORY,
+                                           HOST_DIRECTORY "/kernel.cpp",
+                                           "-o",
+                                           (char *)object};
+    size_t count = 13;
+    int status;
+    pid_t child;
+
+    config_to_defines(config, &defines);
+    for (size_t i = 0; i < defines.count; i++)
+        argv[count++] = defines.text[i];
+    child = fork();
+    if (child == 0) {
+        execvp(argv[0], argv);
+        _exit(127);
+    }
+    return waitpid(child, &status, 0) == child && status == 0;
+}
+
+/* In a process of its own: returns its exit status. */
+static int config_run(const struct config *config, const char *object)
+{
+    void *library;
+    emulate_fn emulate;
+    int wrong = 0;
+
+    if (!kernel_compile(config, object))
+        return 1;
+    library = dlopen(object, RTLD_NOW | RTLD_LOCAL);
+    unlink(object);
+    if (!library) {
+        printf("  %s\n", dlerror());
+        return 1;
+    }
+    *(void **)&emulate = dlsym(library, "emulate");
+    for (size_t i = 0; i < ARRAY_SIZE(shapes); i++) {
+        printf("  %s\n", shapes[i].name);
+        fflush(stdout);
+        wrong += !case_run(config, &shapes[i], emulate, i & 1, i >> 1 & 1);
+        if (shapes[i].tiles_k > 1)
+            wrong += !case_run(config, &shapes[i], emulate, !(i & 1), !(i >> 1 & 1));
+    }
+    return wrong != 0;
+}
+
+static bool config_check(const struct config *config)
+{
+    char text[CONFIG_TEXT_MAX], object[] = "/tmp/gemmd-emulate-XXXXXX";
+    FILE *log = tmpfile();
+    int status, letter;
+    pid_t child;
+
+    assert(log);
+    config_to_text(config, text);
+    close(mkstemp(object));
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        dup2(fileno(log), 1);
+        dup2(fileno(log), 2);
+        status = config_run(config, object);
+        fflush(stdout);
+        _exit(status);
+    }
+    waitpid(child, &status, 0);
+    unlink(object);
+    printf("%s %s\n", status == 0 ? "ok   " : "WRONG", text);
+    rewind(log);
+    while (status != 0 && (letter = fgetc(log)) != EOF)
+        putchar(letter);
+    fclose(log);
+    return status == 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct config configs[CONFIG_LIST_MAX];
+    size_t count = config_list(80, configs), every = 1, first = 0, ran = 0, wrong = 0;
+    const char *filter = "";
+
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--every") == 0 && i + 1 < argc)
+            every = strtoul(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--first") == 0 && i + 1 < argc)
+            first = strtoul(argv[++i], NULL, 10);
+        else
+            filter = argv[i];
+    for (size_t i = first; every > 0 && i < count; i += every) {
+        char text[CONFIG_TEXT_MAX];
+
+        config_to_text(&configs[i], text);
+        if (!strstr(text, filter))
+            continue;
+        ran++;
+        wrong += !config_check(&configs[i]);
+    }
+    printf("%zu configurations, %zu wrong\n", ran, wrong);
+    return wrong != 0 || ran == 0;
+}

@@ -1,0 +1,48 @@
+#pragma once
+
+#include "ptx/target.cuh"
+
+inline u8 ld_global_u8(u64 g_address)
+{
+    return host::global_load<u8>(g_address);
+}
+
+inline u16 ld_global_u16(u64 g_address)
+{
+    return host::global_load<u16>(g_address);
+}
+
+inline u32 ld_global_u32(u64 g_address)
+{
+    return host::global_load<u32>(g_address);
+}
+
+inline u64 ld_global_u64(u64 g_address)
+{
+    return host::global_load<u64>(g_address);
+}
+
+inline void ld_global_v4_u32(u32 (&d)[4], u64 g_address)
+{
+    memcpy(d, host::global(g_address, 16), 16);
+}
+
+inline void st_global_u16(u64 g_address, u16 b)
+{
+    host::global_store(g_address, b);
+}
+
+inline void st_global_u32(u64 g_address, u32 b)
+{
+    host::global_store(g_address, b);
+}
+
+inline void st_global_u64(u64 g_address, u64 b)
+{
+    host::global_store(g_address, b);
+}
+
+inline void st_global_v4_u32(u64 g_address, const u32 (&b)[4])
+{
+    memcpy(host::global(g_address, 16), b, 16);
+}

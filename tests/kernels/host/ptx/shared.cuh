@@ -1,0 +1,53 @@
+#pragma once
+
+#include "ptx/target.cuh"
+
+inline u32 cvta_to_shared(const void *pointer)
+{
+    return host::shared_base + (u32)((const u8 *)pointer - dynamic_shared);
+}
+
+inline u32 ld_shared_u32(u32 s_address)
+{
+    return host::shared_load<u32>(s_address);
+}
+
+inline double ld_shared_f64(u32 s_address)
+{
+    return host::shared_load<double>(s_address);
+}
+
+template <typename T> inline void ld_shared_v4(T (&d)[4], u32 s_address)
+{
+    memcpy(d, host::shared(s_address, 16), 16);
+}
+
+inline void ld_shared_v4_u32(u32 (&d)[4], u32 s_address)
+{
+    ld_shared_v4(d, s_address);
+}
+
+inline void ld_shared_v4_f32(float (&d)[4], u32 s_address)
+{
+    ld_shared_v4(d, s_address);
+}
+
+inline void st_shared_f32(u32 s_address, float b)
+{
+    host::shared_store(s_address, b);
+}
+
+inline void st_shared_u32(u32 s_address, u32 b)
+{
+    host::shared_store(s_address, b);
+}
+
+inline void st_shared_f64(u32 s_address, double b)
+{
+    host::shared_store(s_address, b);
+}
+
+inline void st_shared_v4_u32(u32 s_address, const u32 (&b)[4])
+{
+    memcpy(host::shared(s_address, 16), b, 16);
+}

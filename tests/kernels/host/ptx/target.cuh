@@ -1,0 +1,61 @@
+/* Host stand-ins for kernels_src/ptx/: the ISA's words, computed by machine.h. */
+#pragma once
+
+#include "base/prelude.cuh"
+
+#include "../machine.h"
+
+/* A shared address is an offset into the CTA's memory, plus one page: so that 0 is none. */
+extern u8 dynamic_shared[];
+
+namespace host
+{
+
+constexpr u32 shared_base = 4096;
+
+inline u8 *shared(u32 s_address, u32 size)
+{
+    if (s_address < shared_base || s_address % size != 0) {
+        fprintf(stderr, "shared address %u for %u bytes\n", s_address, size);
+        abort();
+    }
+    return dynamic_shared + (s_address - shared_base);
+}
+
+template <typename T> inline T shared_load(u32 s_address)
+{
+    T value;
+
+    memcpy(&value, shared(s_address, sizeof value), sizeof value);
+    return value;
+}
+
+template <typename T> inline void shared_store(u32 s_address, T value)
+{
+    memcpy(shared(s_address, sizeof value), &value, sizeof value);
+}
+
+/* Misaligned accesses fault on a GPU, so they end the run here too. */
+inline u8 *global(u64 g_address, u32 size)
+{
+    if (g_address % size != 0) {
+        fprintf(stderr, "global address %llx for %u bytes\n", g_address, size);
+        abort();
+    }
+    return (u8 *)g_address;
+}
+
+template <typename T> inline T global_load(u64 g_address)
+{
+    T value;
+
+    memcpy(&value, global(g_address, sizeof value), sizeof value);
+    return value;
+}
+
+template <typename T> inline void global_store(u64 g_address, T value)
+{
+    memcpy(global(g_address, sizeof value), &value, sizeof value);
+}
+
+} // namespace host
