@@ -1,7 +1,8 @@
 /*
  * The listening Unix socket: LISTEN_FDS, or bind. A stale socket (nobody answers) is replaced, a
  * live daemon's never, anything that is not a socket never; the mode is never wider than asked, at
- * no instant (umask around bind, then lock file for the replacement race).
+ * no instant (umask around bind). `path`.lock is held as long as the path is ours, so that of two
+ * daemons that start at once one finds the other.
  *
  * Owner: the server. Thread: loop.
  */
@@ -22,9 +23,13 @@ struct listener_operations {
 struct listener {
     const struct listener_operations *operations;
     uv_poll_t poll;
+    uv_timer_t retry; /* accepting again after it failed for lack of descriptors or memory */
     int fd;
     int lock_fd;    /* held while we own the path; -1 for LISTEN_FDS */
     char path[108]; /* to unlink at the end; empty for LISTEN_FDS */
+    dev_t device;   /* with inode: the socket file is still the one we made */
+    ino_t inode;
+    uv_close_cb done;
     bool is_open;
 };
 
@@ -45,4 +50,6 @@ int listener_open(struct listener *listener,
                   mode_t mode,
                   const struct listener_operations *operations,
                   struct fault *ret_fault);
+/* Removes the path when it is still ours. After a successful listener_open() only; `done` gets
+ * &listener->poll. */
 void listener_close(struct listener *listener, uv_close_cb done);

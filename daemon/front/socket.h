@@ -19,6 +19,8 @@
 #define SOCKET_QUEUE_PAUSE (32u << 20) /* bytes: two largest replies */
 #define SOCKET_QUEUE_MAX   (64u << 20) /* bytes: what one slow reader can hold of our memory */
 
+#define SOCKET_REFUSAL_ID UINT32_MAX /* of the last message; no request has it */
+
 struct socket;
 
 struct socket_operations {
@@ -34,14 +36,15 @@ struct socket {
     const struct socket_operations *operations;
     uv_poll_t poll;
     int fd;
+    int events; /* of uv_poll, as last set */
     bool is_closing, is_paused, is_held;
     const char *reason;
     /* read side */
     uint8_t header[FRAME_HEADER_SIZE];
     size_t header_size;
     struct frame_header frame;
-    uint8_t *payload;
-    size_t payload_size;
+    uint8_t *payload; /* owned; grows with the bytes that come, not with those that are claimed */
+    size_t payload_size, payload_capacity;
     int fds[FRAME_FDS_MAX];
     size_t n_fds;
     /* write side */
@@ -56,9 +59,17 @@ int socket_init(struct socket *socket,
                 int fd,
                 const struct socket_operations *operations);
 /* Queues a frame; takes the message's bytes. `fd` >= 0 travels with it and is consumed. Tries to
- * write at once. Does nothing on a closing socket. */
+ * write at once. On a closing socket the message and the descriptor are only freed. May close. */
 void socket_send(struct socket *socket, struct message *message, int fd);
-/* Stops and resumes reading: the session's own bound on requests in flight. */
+/* Sends a last fault (status PROTOCOL, id SOCKET_REFUSAL_ID) as far as the peer takes it at once,
+ * and closes: for a frame or message that breaks the protocol. `sentence` has static lifetime. */
+void socket_refuse(struct socket *socket, const char *sentence);
+/* Stops and resumes reading: the session's own bound on requests in flight. While reading is
+ * stopped, a peer that hangs up still ends the connection. */
 void socket_hold(struct socket *socket, bool hold);
-void socket_close(struct socket *socket, const char *reason); /* idempotent */
+/* Idempotent. What is queued is dropped. `reason` has static lifetime. */
+void socket_close(struct socket *socket, const char *reason);
 bool socket_is_open(const struct socket *socket);
+/* Whether bytes of an unfinished frame lie here; with received_bytes standing still, that is half a
+ * frame and then silence. */
+bool socket_has_partial_frame(const struct socket *socket);

@@ -1,0 +1,452 @@
+#include "socket.h"
+
+#include "../../proto/reply.h"
+#include "../core/error.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define FRAMES_PER_WAKE 16 /* then the others get their turn; what is left wakes us again */
+#define BATCH_MAX       16 /* outputs in one sendmsg */
+
+/* First allocation for a payload: all of most, and little enough to give to whoever claims more. */
+#define PAYLOAD_FIRST (64u << 10)
+
+struct socket_output {
+    struct list node;
+    uint8_t *bytes; /* owned */
+    size_t size, sent;
+    int fd; /* owned; -1 once it is sent */
+};
+
+enum progress {
+    PROGRESS_MADE,
+    PROGRESS_NONE, /* nothing there now */
+    PROGRESS_OVER, /* the socket is closing */
+};
+
+bool socket_is_open(const struct socket *socket)
+{
+    return !socket->is_closing;
+}
+
+bool socket_has_partial_frame(const struct socket *socket)
+{
+    return socket->header_size > 0;
+}
+
+static bool socket_is_reading(const struct socket *socket)
+{
+    return !socket->is_closing && !socket->is_held && !socket->is_paused;
+}
+
+/* --- closing --------------------------------------------------------------------------------- */
+
+static void close_fds(int *fds, size_t n_fds)
+{
+    for (size_t i = 0; i < n_fds; i++)
+        fd_closep(&fds[i]);
+}
+
+static void output_free(struct socket_output *output)
+{
+    list_unlink(&output->node);
+    fd_closep(&output->fd);
+    free(output->bytes);
+    free(output);
+}
+
+static void frame_reset(struct socket *socket)
+{
+    close_fds(socket->fds, socket->n_fds);
+    socket->n_fds = 0;
+    free(socket->payload);
+    socket->payload = NULL;
+    socket->payload_size = 0;
+    socket->payload_capacity = 0;
+    socket->header_size = 0;
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    struct socket *socket = container_of((uv_poll_t *)handle, struct socket, poll);
+
+    socket->operations->closed(socket, socket->reason);
+}
+
+void socket_close(struct socket *socket, const char *reason)
+{
+    if (socket->is_closing)
+        return;
+    socket->is_closing = true;
+    socket->reason = reason;
+
+    list_for_each_safe(node, following, &socket->queue)
+        output_free(container_of(node, struct socket_output, node));
+    socket->queue_bytes = 0;
+    frame_reset(socket);
+    uv_close((uv_handle_t *)&socket->poll, on_handle_closed);
+    fd_closep(&socket->fd); /* right after uv_close(), which took it out of the poll set */
+}
+
+void socket_refuse(struct socket *socket, const char *sentence)
+{
+    cleanup(message_deinit) struct message message = MESSAGE_NULL;
+    struct fault fault;
+
+    fault_set(&fault, STATUS_PROTOCOL, "", "%s", sentence);
+    if (reply_encode_fault(SOCKET_REFUSAL_ID, &fault, &message) == 0)
+        socket_send(socket, &message, -1);
+    socket_close(socket, sentence);
+}
+
+/* --- the poll set ---------------------------------------------------------------------------- */
+
+static void on_poll(uv_poll_t *poll, int status, int events);
+
+/* Each change costs a system call, so only changes are told. */
+static void socket_watch(struct socket *socket)
+{
+    int events;
+
+    if (socket->is_closing)
+        return;
+    events = socket_is_reading(socket) ? UV_READABLE : UV_DISCONNECT;
+    if (!list_is_empty(&socket->queue))
+        events |= UV_WRITABLE;
+    if (events == socket->events)
+        return;
+
+    socket->events = events;
+    if (error_trace(uv_poll_start(&socket->poll, events, on_poll)) < 0)
+        socket_close(socket, "the socket cannot be polled");
+}
+
+void socket_hold(struct socket *socket, bool hold)
+{
+    socket->is_held = hold;
+    socket_watch(socket);
+}
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+/* Takes the descriptors of one recvmsg; they are the socket's from here, right or not. */
+static const char *take_fds(struct socket *socket, struct msghdr *message, bool is_frame_start)
+{
+    const char *wrong = NULL;
+
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c)) {
+        const size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        if (!is_frame_start || socket->n_fds > 0)
+            wrong = "descriptors came apart from a frame's first byte";
+        for (size_t i = 0; i < count; i++) {
+            int fd;
+
+            memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+            if (wrong == NULL && socket->n_fds < FRAME_FDS_MAX)
+                socket->fds[socket->n_fds++] = fd;
+            else
+                fd_closep(&fd);
+        }
+    }
+    /* The kernel dropped some, for want of room here or of free descriptors in this process: which
+     * ones, nobody can tell. */
+    if (message->msg_flags & MSG_CTRUNC)
+        wrong = "more descriptors came than a frame may carry or than the daemon can take";
+    return wrong;
+}
+
+static void close_failed(struct socket *socket, int error)
+{
+    if (error == ECONNRESET || error == EPIPE)
+        socket_close(socket, "the peer is gone");
+    else
+        socket_close(socket, "the socket failed");
+}
+
+static enum progress
+receive(struct socket *socket, uint8_t *into, size_t size, bool is_frame_start, size_t *ret_size)
+{
+    alignas(struct cmsghdr) char control[CMSG_SPACE(FRAME_FDS_MAX * sizeof(int))];
+    struct iovec part = {.iov_base = into, .iov_len = size};
+    struct msghdr message = {
+        .msg_iov = &part,
+        .msg_iovlen = 1,
+        .msg_control = control,
+        .msg_controllen = sizeof(control),
+    };
+    const char *wrong;
+    ssize_t n;
+
+    do
+        n = recvmsg(socket->fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return PROGRESS_NONE;
+    if (n < 0) {
+        close_failed(socket, errno);
+        return PROGRESS_OVER;
+    }
+    wrong = take_fds(socket, &message, is_frame_start);
+    if (wrong != NULL) {
+        socket_refuse(socket, wrong);
+        return PROGRESS_OVER;
+    }
+    if (n == 0) {
+        socket_close(socket, socket_has_partial_frame(socket) ? "end of file within a frame"
+                                                              : "end of file");
+        return PROGRESS_OVER;
+    }
+    socket->received_bytes += (uint64_t)n;
+    *ret_size = (size_t)n;
+    return PROGRESS_MADE;
+}
+
+static enum progress read_header(struct socket *socket)
+{
+    size_t n = 0;
+    enum progress progress;
+    int r;
+
+    progress = receive(socket, socket->header + socket->header_size,
+                       FRAME_HEADER_SIZE - socket->header_size, socket->header_size == 0, &n);
+    if (progress != PROGRESS_MADE)
+        return progress;
+    socket->header_size += n;
+    if (socket->header_size < FRAME_HEADER_SIZE)
+        return PROGRESS_MADE;
+
+    r = frame_decode(socket->header, FRAME_LENGTH_MAX, &socket->frame);
+    if (r == 0 && socket->frame.n_fds == socket->n_fds)
+        return PROGRESS_MADE;
+    socket_refuse(socket, r != 0 ? frame_error(r)
+                                 : "the descriptors that came are not as many as n_fds says");
+    return PROGRESS_OVER;
+}
+
+/* Room for more of the payload, doubling: a claim alone costs PAYLOAD_FIRST. */
+static bool payload_grow(struct socket *socket)
+{
+    size_t capacity = MAX(socket->payload_capacity * 2, (size_t)PAYLOAD_FIRST);
+    uint8_t *payload;
+
+    if (socket->payload_size < socket->payload_capacity)
+        return true;
+    capacity = MIN(capacity, (size_t)socket->frame.length);
+    payload = realloc(socket->payload, capacity);
+    if (payload == NULL)
+        return false;
+    socket->payload = payload;
+    socket->payload_capacity = capacity;
+    return true;
+}
+
+/* Hands the frame over. It is taken out of the socket first: the callee may close it. */
+static void deliver(struct socket *socket)
+{
+    cleanup(freep) uint8_t *payload = steal(socket->payload, NULL);
+    const size_t size = socket->payload_size, n_fds = socket->n_fds;
+    int fds[FRAME_FDS_MAX];
+
+    memcpy(fds, socket->fds, sizeof(fds));
+    socket->n_fds = 0;
+    frame_reset(socket);
+    socket->operations->frame(socket, payload, size, fds, n_fds);
+    close_fds(fds, n_fds);
+}
+
+static enum progress read_payload(struct socket *socket)
+{
+    size_t n = 0;
+    enum progress progress;
+
+    if (!payload_grow(socket)) {
+        socket_close(socket, "no memory for a frame");
+        return PROGRESS_OVER;
+    }
+    progress = receive(socket, socket->payload + socket->payload_size,
+                       socket->payload_capacity - socket->payload_size, false, &n);
+    if (progress == PROGRESS_MADE)
+        socket->payload_size += n;
+    return progress;
+}
+
+/* Exactly a header, exactly its payload: a read that went on into the next frame could bring that
+ * frame's descriptors, and nothing would tell whose they are. */
+static void socket_read(struct socket *socket)
+{
+    enum progress progress = PROGRESS_MADE;
+
+    for (unsigned frames = 0; frames < FRAMES_PER_WAKE && progress == PROGRESS_MADE;) {
+        if (!socket_is_reading(socket))
+            return;
+        progress =
+            socket->header_size < FRAME_HEADER_SIZE ? read_header(socket) : read_payload(socket);
+        if (progress == PROGRESS_MADE && socket->payload_size > 0 &&
+            socket->payload_size == socket->frame.length) {
+            deliver(socket);
+            frames++;
+        }
+    }
+}
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+/* The next outputs as one vector. Descriptors go with the first byte of the vector, so an output
+ * that has one starts a vector of its own. */
+static size_t gather(const struct socket *socket, struct iovec parts[BATCH_MAX])
+{
+    size_t n = 0;
+
+    list_for_each(node, &socket->queue)
+    {
+        const struct socket_output *output = container_of(node, struct socket_output, node);
+
+        if (n == BATCH_MAX || (n > 0 && output->fd >= 0))
+            break;
+        parts[n].iov_base = output->bytes + output->sent;
+        parts[n].iov_len = output->size - output->sent;
+        n++;
+    }
+    return n;
+}
+
+static void attach_fd(struct msghdr *message, char *control, size_t size, int fd)
+{
+    struct cmsghdr *header;
+
+    message->msg_control = control;
+    message->msg_controllen = size;
+    header = CMSG_FIRSTHDR(message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(fd));
+    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+}
+
+static ssize_t send_some(struct socket *socket)
+{
+    alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec parts[BATCH_MAX];
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = gather(socket, parts)};
+    struct socket_output *first = container_of(socket->queue.next, struct socket_output, node);
+    ssize_t n;
+
+    if (first->fd >= 0)
+        attach_fd(&message, control, sizeof(control), first->fd);
+    do
+        n = sendmsg(socket->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n > 0)
+        fd_closep(&first->fd);
+    return n;
+}
+
+static void queue_consume(struct socket *socket, size_t n)
+{
+    socket->sent_bytes += n;
+    socket->queue_bytes -= n;
+    while (n > 0) {
+        struct socket_output *output = container_of(socket->queue.next, struct socket_output, node);
+        const size_t part = MIN(n, output->size - output->sent);
+
+        output->sent += part;
+        n -= part;
+        if (output->sent == output->size)
+            output_free(output);
+    }
+}
+
+static void socket_flush(struct socket *socket)
+{
+    while (!list_is_empty(&socket->queue)) {
+        ssize_t n = send_some(socket);
+
+        if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
+            close_failed(socket, errno);
+            return;
+        }
+        if (n < 0)
+            break;
+        queue_consume(socket, (size_t)n);
+    }
+    socket->is_paused = socket->queue_bytes > SOCKET_QUEUE_PAUSE;
+}
+
+static bool queue_append(struct socket *socket, struct message *message, int fd)
+{
+    struct socket_output *output = malloc(sizeof(*output));
+
+    if (output == NULL)
+        return false;
+    *output = (struct socket_output){
+        .bytes = message->bytes,
+        .size = message->size,
+        .fd = fd,
+    };
+    *message = MESSAGE_NULL;
+    list_append(&socket->queue, &output->node);
+    socket->queue_bytes += output->size;
+    return true;
+}
+
+void socket_send(struct socket *socket, struct message *message, int fd)
+{
+    const bool was_empty = list_is_empty(&socket->queue);
+
+    if (socket->is_closing || message->size == 0 || !queue_append(socket, message, fd)) {
+        if (!socket->is_closing && message->size > 0)
+            socket_close(socket, "no memory for a reply");
+        message_deinit(message);
+        fd_closep(&fd);
+        return;
+    }
+    if (was_empty)
+        socket_flush(socket); /* else the kernel's buffer is full */
+    else
+        socket->is_paused = socket->queue_bytes > SOCKET_QUEUE_PAUSE;
+    if (socket->queue_bytes > SOCKET_QUEUE_MAX)
+        socket_close(socket, "the client does not read its replies");
+    socket_watch(socket);
+}
+
+/* --- the handle ------------------------------------------------------------------------------ */
+
+static void on_poll(uv_poll_t *poll, int status, int events)
+{
+    struct socket *socket = container_of(poll, struct socket, poll);
+
+    if (status < 0) {
+        socket_close(socket, "the peer is gone"); /* POLLERR: it left replies unread */
+        return;
+    }
+    if (events & UV_WRITABLE)
+        socket_flush(socket);
+    if ((events & UV_READABLE) && socket_is_reading(socket))
+        socket_read(socket);
+    /* Its requests may still be in the kernel's buffer, but nobody is left to take the replies. */
+    if ((events & UV_DISCONNECT) && !socket_is_reading(socket))
+        socket_close(socket, "the peer hung up");
+    socket_watch(socket);
+}
+
+int socket_init(struct socket *socket,
+                uv_loop_t *loop,
+                int fd,
+                const struct socket_operations *operations)
+{
+    int r;
+
+    *socket = (struct socket){.operations = operations, .fd = fd};
+    list_init(&socket->queue);
+    r = uv_poll_init(loop, &socket->poll, fd);
+    if (r < 0)
+        return error_origin(r);
+    socket_watch(socket);
+    return 0;
+}
