@@ -1,0 +1,289 @@
+#include "options.h"
+
+#include "../jit/cache.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Takes `text` into the options; NULL, or what would have been allowed. */
+typedef const char *(*option_fn)(struct options *options, const char *text);
+
+struct option_entry {
+    const char *name;        /* without the dashes */
+    const char *environment; /* NULL: command line only */
+    const char *value;       /* how --help names the value */
+    const char *help;
+    option_fn take;
+};
+
+static bool number_from_text(const char *text, int base, uint64_t max, uint64_t *ret_number)
+{
+    char *end;
+    unsigned long long number;
+
+    if (text[0] < '0' || text[0] > '9')
+        return false;
+    errno = 0;
+    number = strtoull(text, &end, base);
+    if (errno != 0 || *end != '\0' || number > max)
+        return false;
+    *ret_number = number;
+    return true;
+}
+
+/* "512M", "2G", "1048576". */
+static bool size_from_text(const char *text, uint64_t *ret_size)
+{
+    static const char units[] = "KMGT";
+    char digits[32];
+    size_t length = strlen(text);
+    const char *unit = length > 0 ? strchr(units, text[length - 1]) : NULL;
+    unsigned shift = unit ? 10u * (unsigned)(unit - units + 1) : 0;
+    uint64_t number;
+
+    if (unit)
+        length--;
+    if (length >= sizeof(digits))
+        return false;
+    memcpy(digits, text, length);
+    digits[length] = '\0';
+    if (!number_from_text(digits, 10, UINT64_MAX >> shift, &number))
+        return false;
+    *ret_size = number << shift;
+    return true;
+}
+
+static const char *take_socket(struct options *options, const char *text)
+{
+    if (strlen(text) > SOCKET_PATH_MAX)
+        return "a path of at most 107 bytes";
+    options->socket = text;
+    return NULL;
+}
+
+static const char *take_device(struct options *options, const char *text)
+{
+    uint64_t index;
+    bool is_known =
+        strcmp(text, "auto") == 0 || strcmp(text, "cpu") == 0 || strcmp(text, "cuda") == 0 ||
+        strncmp(text, "GPU-", 4) == 0 ||
+        (strncmp(text, "cuda:", 5) == 0 && number_from_text(text + 5, 10, 1023, &index));
+
+    if (!is_known)
+        return "auto, cpu, cuda, cuda:N or GPU-<uuid>";
+    options->device = text;
+    return NULL;
+}
+
+static const char *take_cache(struct options *options, const char *text)
+{
+    options->cache = text;
+    return text[0] == '\0' ? "a directory" : NULL;
+}
+
+static const char *take_cache_size(struct options *options, const char *text)
+{
+    return size_from_text(text, &options->cache_bytes) ? NULL
+                                                       : "bytes, or a number with K, M, G or T";
+}
+
+static const char *take_kernels(struct options *options, const char *text)
+{
+    options->kernels = text;
+    return text[0] == '\0' ? "a directory of kernel files" : NULL;
+}
+
+static const char *take_mode(struct options *options, const char *text)
+{
+    uint64_t mode;
+
+    if (!number_from_text(text, 8, 0777, &mode))
+        return "octal permission bits up to 0777";
+    options->mode = (mode_t)mode;
+    return NULL;
+}
+
+static const char *take_log_level(struct options *options, const char *text)
+{
+    return log_level_from_text(text, &options->log_level) ? NULL : "error, warning, info or debug";
+}
+
+static const char *take_compile_seconds(struct options *options, const char *text)
+{
+    char *end;
+    double seconds = strtod(text, &end);
+
+    if (end == text || *end != '\0' || !isfinite(seconds) || seconds <= 0 || seconds > 3600)
+        return "seconds, over 0 and up to 3600";
+    options->compile_seconds = seconds;
+    return NULL;
+}
+
+static const char *take_compile_bytes(struct options *options, const char *text)
+{
+    bool is_right =
+        size_from_text(text, &options->compile_bytes) && options->compile_bytes >= (64u << 20);
+
+    return is_right ? NULL : "bytes, or a number with K, M, G or T; at least 64M";
+}
+
+static const char *take_compilers(struct options *options, const char *text)
+{
+    bool is_right = number_from_text(text, 10, 64, &options->compilers) && options->compilers >= 1;
+
+    return is_right ? NULL : "a number from 1 to 64";
+}
+
+static const char *take_ready_fd(struct options *options, const char *text)
+{
+    uint64_t fd;
+
+    if (!number_from_text(text, 10, INT32_MAX, &fd) || fcntl((int)fd, F_GETFD) < 0)
+        return "the number of an open descriptor";
+    options->ready_fd = (int)fd;
+    return NULL;
+}
+
+static const struct option_entry entries[] = {
+    {"socket", "GEMMD_SOCKET", "PATH", "where to listen", take_socket},
+    {"device", "GEMMD_DEVICE", "DEVICE", "auto, cpu, cuda, cuda:N or GPU-<uuid>; auto",
+     take_device},
+    {"cache", "GEMMD_CACHE", "DIR", "directory of compiled kernels", take_cache},
+    {"cache-size", "GEMMD_CACHE_SIZE", "BYTES", "its bound; 512M", take_cache_size},
+    {"kernels", "GEMMD_KERNELS_DIR", "DIR", "kernel files instead of the embedded", take_kernels},
+    {"mode", "GEMMD_MODE", "OCTAL", "permission bits of the socket; 0600", take_mode},
+    {"log-level", "GEMMD_LOG_LEVEL", "LEVEL", "error, warning, info or debug; info",
+     take_log_level},
+    {"compile-time-limit", "GEMMD_COMPILE_TIME_LIMIT", "SECONDS", "of one compile; 10",
+     take_compile_seconds},
+    {"compile-memory-limit", "GEMMD_COMPILE_MEMORY_LIMIT", "BYTES", "of one compile; 2G",
+     take_compile_bytes},
+    {"compilers", "GEMMD_COMPILERS", "N", "compile children at most; half the processors",
+     take_compilers},
+    {"ready-fd", NULL, "FD", "gets a byte once requests are served", take_ready_fd},
+};
+
+static const struct option_entry *entry_find(const char *name, size_t length)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
+        if (strlen(entries[i].name) == length && memcmp(entries[i].name, name, length) == 0)
+            return &entries[i];
+    }
+    return NULL;
+}
+
+static void set_defaults(struct options *options)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+    *options = (struct options){
+        .device = "auto",
+        .cache_bytes = CACHE_BYTES_DEFAULT,
+        .mode = 0600,
+        .log_level = LOG_LEVEL_INFO,
+        .compile_seconds = 10,
+        .compile_bytes = 2ull << 30,
+        .compilers = (uint64_t)MIN(MAX(processors / 2, 1), 8),
+        .ready_fd = -1,
+    };
+}
+
+static int take_environment(struct options *options, char message[OPTIONS_MESSAGE_MAX])
+{
+    for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
+        const char *text = entries[i].environment ? getenv(entries[i].environment) : NULL;
+        const char *allowed = text && text[0] != '\0' ? entries[i].take(options, text) : NULL;
+
+        if (allowed) {
+            (void)snprintf(message, OPTIONS_MESSAGE_MAX, "%s is \"%.64s\"; allowed is %s",
+                           entries[i].environment, text, allowed);
+            return OPTIONS_E_USAGE;
+        }
+    }
+    return 0;
+}
+
+/* One argument; *index moves on when its value is the next one. */
+static int take_argument(struct options *options,
+                         int argc,
+                         char *const *argv,
+                         int *index,
+                         char message[OPTIONS_MESSAGE_MAX])
+{
+    const char *argument = argv[*index];
+    const char *equals = strchr(argument, '=');
+    const struct option_entry *entry;
+    const char *text, *allowed;
+
+    if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0)
+        return OPTIONS_E_HELP;
+    if (strcmp(argument, "--version") == 0 || strcmp(argument, "-V") == 0)
+        return OPTIONS_E_VERSION;
+
+    entry = strncmp(argument, "--", 2) == 0
+                ? entry_find(argument + 2,
+                             equals ? (size_t)(equals - argument) - 2 : strlen(argument) - 2)
+                : NULL;
+    if (!entry) {
+        (void)snprintf(message, OPTIONS_MESSAGE_MAX,
+                       "\"%.64s\" is not an option; --help lists them", argument);
+        return OPTIONS_E_USAGE;
+    }
+    text = equals ? equals + 1 : *index + 1 < argc ? argv[++*index] : NULL;
+    if (!text) {
+        (void)snprintf(message, OPTIONS_MESSAGE_MAX, "--%s needs a value: %s", entry->name,
+                       entry->value);
+        return OPTIONS_E_USAGE;
+    }
+    allowed = entry->take(options, text);
+    if (allowed) {
+        (void)snprintf(message, OPTIONS_MESSAGE_MAX, "--%s is \"%.64s\"; allowed is %s",
+                       entry->name, text, allowed);
+        return OPTIONS_E_USAGE;
+    }
+    return 0;
+}
+
+int options_parse(struct options *ret_options,
+                  int argc,
+                  char *const *argv,
+                  char ret_message[OPTIONS_MESSAGE_MAX])
+{
+    int r;
+
+    set_defaults(ret_options);
+    ret_message[0] = '\0';
+    r = take_environment(ret_options, ret_message);
+    if (r)
+        return r;
+
+    for (int i = 1; i < argc; i++) {
+        r = take_argument(ret_options, argc, argv, &i, ret_message);
+        if (r)
+            return r;
+    }
+    if (!ret_options->socket)
+        ret_options->socket = socket_path_default(NULL, ret_options->socket_buffer);
+    return 0;
+}
+
+void options_print_help(void)
+{
+    (void)printf("Usage: gemmd [OPTION]...\n"
+                 "Owns the GPU (or the CPU's BLAS) and serves matrix products over a Unix "
+                 "socket.\n\n");
+    for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
+        char head[64];
+
+        (void)snprintf(head, sizeof(head), "--%s %s", entries[i].name, entries[i].value);
+        (void)printf("  %-30s %s%s%s%s\n", head, entries[i].help,
+                     entries[i].environment ? " ($" : "",
+                     entries[i].environment ? entries[i].environment : "",
+                     entries[i].environment ? ")" : "");
+    }
+    (void)printf("  %-30s %s\n  %-30s %s\n", "--help", "this text", "--version", "the version");
+}

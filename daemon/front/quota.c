@@ -1,0 +1,106 @@
+#include "quota.h"
+
+#include "../core/error.h"
+#include "../limits.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+static const struct {
+    uint64_t limit;
+    const char *name;
+} resources[QUOTA_COUNT] = {
+    [QUOTA_CLIENTS] = {LIMIT_CLIENTS_PER_UID, "connections"},
+    [QUOTA_JOBS] = {LIMIT_JOBS_PER_UID, "jobs under way"},
+    [QUOTA_BUFFERS] = {LIMIT_BUFFERS_PER_UID, "buffers"},
+    [QUOTA_HOST_BYTES] = {LIMIT_HOST_BYTES_PER_UID, "bytes of host memory"},
+    [QUOTA_DEVICE_BYTES] = {LIMIT_DEVICE_BYTES_PER_UID, "bytes of device memory"},
+    [QUOTA_INLINE_BYTES] = {LIMIT_INLINE_BYTES_PER_UID, "bytes of inline operands"},
+};
+
+void quota_init(struct quota *quota)
+{
+    *quota = (struct quota){0};
+    list_init(&quota->accounts);
+    for (size_t i = 0; i < QUOTA_COUNT; i++)
+        quota->limits[i] = resources[i].limit;
+}
+
+void quota_deinit(struct quota *quota)
+{
+    assert(list_is_empty(&quota->accounts));
+    (void)quota;
+}
+
+static struct account *account_find(struct quota *quota, uid_t uid)
+{
+    list_for_each(cursor, &quota->accounts)
+    {
+        struct account *account = container_of(cursor, struct account, link);
+
+        if (account->uid == uid)
+            return account;
+    }
+    return NULL;
+}
+
+static struct account *account_new(struct quota *quota, uid_t uid)
+{
+    struct account *account = calloc(1, sizeof(*account));
+
+    if (!account)
+        return NULL;
+    account->quota = quota;
+    account->uid = uid;
+    list_init(&account->lane);
+    list_init(&account->ready);
+    list_append(&quota->accounts, &account->link);
+    return account;
+}
+
+int quota_charge(struct quota *quota,
+                 uid_t uid,
+                 enum quota_resource resource,
+                 uint64_t amount,
+                 struct charge *ret_charge,
+                 struct fault *ret_fault)
+{
+    struct account *account = account_find(quota, uid);
+    uint64_t used = account ? account->used[resource] : 0;
+
+    if (amount > quota->limits[resource] - MIN(used, quota->limits[resource])) {
+        (void)fault_set(ret_fault, STATUS_LIMIT, "",
+                        "uid %u would have %" PRIu64 " + %" PRIu64 " %s; the limit is %" PRIu64,
+                        (unsigned)uid, used, amount, resources[resource].name,
+                        quota->limits[resource]);
+        return QUOTA_E_LIMIT;
+    }
+    if (!account)
+        account = account_new(quota, uid);
+    if (!account)
+        return error_origin(-ENOMEM);
+
+    account->charges++;
+    account->used[resource] += amount;
+    quota->used[resource] += amount;
+    *ret_charge = (struct charge){.account = account, .resource = resource, .amount = amount};
+    return 0;
+}
+
+void charge_release(struct charge *charge)
+{
+    struct account *account = charge->account;
+
+    if (!account)
+        return;
+    assert(account->used[charge->resource] >= charge->amount);
+    account->used[charge->resource] -= charge->amount;
+    account->quota->used[charge->resource] -= charge->amount;
+    if (--account->charges == 0) {
+        assert(list_is_empty(&account->ready));
+        list_unlink(&account->lane);
+        list_unlink(&account->link);
+        free(account);
+    }
+    *charge = CHARGE_NULL;
+}

@@ -1,0 +1,66 @@
+/*
+ * Who pays for what: every client, job, buffer and byte that a peer causes is charged to its uid
+ * before it is taken, and released exactly once. Over the limit is an error for that request only.
+ *
+ * The account also carries the uid's place in the queue's fair order (queue.h).
+ *
+ * Owner: the server owns the quota; whoever holds a charge keeps its account alive. Thread: loop.
+ */
+#pragma once
+
+#include "../core/list.h"
+#include "../core/status.h"
+#include <sys/types.h>
+
+enum quota_resource {
+    QUOTA_CLIENTS,
+    QUOTA_JOBS,
+    QUOTA_BUFFERS,
+    QUOTA_HOST_BYTES,
+    QUOTA_DEVICE_BYTES,
+    QUOTA_INLINE_BYTES,
+    QUOTA_COUNT,
+};
+
+struct quota {
+    struct list accounts;
+    uint64_t limits[QUOTA_COUNT];
+    uint64_t used[QUOTA_COUNT]; /* all uids together */
+};
+
+struct account {
+    struct list link; /* in quota.accounts */
+    struct quota *quota;
+    uid_t uid;
+    uint64_t charges; /* how many are held; the account goes with the last */
+    uint64_t used[QUOTA_COUNT];
+    uint64_t faults; /* device faults that this uid's jobs caused */
+    /* queue.c */
+    struct list lane;  /* in queue.lanes while `ready` has jobs */
+    struct list ready; /* jobs that only wait for their turn */
+    double virtual_seconds;
+};
+
+struct charge {
+    struct account *account; /* NULL: nothing is charged */
+    enum quota_resource resource;
+    uint64_t amount;
+};
+
+#define CHARGE_NULL ((struct charge){0})
+
+enum {
+    QUOTA_E_LIMIT = 1, /* the fault names resource, use and limit */
+};
+
+void quota_init(struct quota *quota);   /* with the limits of limits.h */
+void quota_deinit(struct quota *quota); /* every charge was released */
+
+/* Charges a uid (its account is made when it has none). */
+int quota_charge(struct quota *quota,
+                 uid_t uid,
+                 enum quota_resource resource,
+                 uint64_t amount,
+                 struct charge *ret_charge,
+                 struct fault *ret_fault);
+void charge_release(struct charge *charge); /* idempotent */
