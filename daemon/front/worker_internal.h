@@ -1,0 +1,30 @@
+/*
+ * Shared by worker_process.c (the process), worker_memory.c (messages) and worker_pump.c
+ * (completions and sleep). Nobody else includes this.
+ */
+#pragma once
+
+#include "worker_process.h"
+
+void worker_poll_callback(uv_handle_t *handle); /* counts a closed handle of a process */
+/* The process is no use any more: say why once, kill it; the rest follows from its end. */
+void worker_lose(struct worker_process *worker, enum status status, const char *reason);
+
+/* worker_memory.c */
+void worker_messages_receive(struct worker_process *worker);
+void worker_outputs_flush(struct worker_process *worker);
+void worker_outputs_clear(struct worker_process *worker);
+void worker_memories_forget(struct worker_process *worker); /* the process is gone */
+int worker_send(struct worker_process *worker, const struct link_message *message, int fd);
+
+/* worker_process.c */
+void worker_hello(struct worker_process *worker, const struct link_message *message);
+void worker_answered(struct worker_process *worker); /* one of answers_expected came */
+void worker_watch_socket(struct worker_process *worker);
+
+/* worker_pump.c */
+void worker_pump_init(struct worker_process *worker);
+void worker_pump_start(struct worker_process *worker);
+void worker_pump_stop(struct worker_process *worker);
+/* Takes what completed; true when there was something. */
+bool worker_pump_drain(struct worker_process *worker);

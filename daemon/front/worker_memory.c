@@ -1,0 +1,273 @@
+/*
+ * Messages to and from the worker: memory, kernels, hello. Order on the socket is order in the
+ * worker, so an unmap needs no answer waited for: a later map finds the room that it made.
+ */
+#include "worker_internal.h"
+
+#include "../core/error.h"
+#include "../core/log.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* A message that the socket did not take at once. */
+struct output {
+    struct list link;
+    struct link_message message;
+    int fd; /* a duplicate, since the owner may close its own meanwhile; -1: none */
+};
+
+static void output_free(struct output *output)
+{
+    list_unlink(&output->link);
+    fd_closep(&output->fd);
+    free(output);
+}
+
+static int output_queue(struct worker_process *worker, const struct link_message *message, int fd)
+{
+    struct output *output = malloc(sizeof(*output));
+
+    if (!output)
+        return error_origin(-ENOMEM);
+    *output = (struct output){.message = *message, .fd = -1};
+    list_init(&output->link);
+    if (fd >= 0) {
+        output->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+        if (output->fd < 0) {
+            free(output);
+            return error_origin(-errno);
+        }
+    }
+    list_append(&worker->outputs, &output->link);
+    worker_watch_socket(worker);
+    return 0;
+}
+
+int worker_send(struct worker_process *worker, const struct link_message *message, int fd)
+{
+    int r;
+
+    if (!list_is_empty(&worker->outputs))
+        return output_queue(worker, message, fd);
+
+    r = link_send(&worker->link, message, &fd, fd >= 0 ? 1 : 0);
+    if (r == -EAGAIN)
+        return output_queue(worker, message, fd);
+    /* A worker that is dying shows as EPIPE: its end is told by waitpid, and all it held is asked
+     * for again from the next one. */
+    if (r < 0)
+        log_debug("worker=%" PRId64 " send=failed error=%d, ignoring", worker->pid, -r);
+    return 0;
+}
+
+void worker_outputs_flush(struct worker_process *worker)
+{
+    list_for_each_safe(cursor, following, &worker->outputs)
+    {
+        struct output *output = container_of(cursor, struct output, link);
+        int r = link_send(&worker->link, &output->message, &output->fd, output->fd >= 0 ? 1 : 0);
+
+        if (r == -EAGAIN)
+            return;
+        output_free(output);
+    }
+    worker_watch_socket(worker);
+}
+
+void worker_outputs_clear(struct worker_process *worker)
+{
+    list_for_each_safe(cursor, following, &worker->outputs)
+    {
+        output_free(container_of(cursor, struct output, link));
+    }
+}
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+static bool worker_takes_messages(const struct worker_process *worker)
+{
+    return (worker->state == WORKER_RESTORING || worker->state == WORKER_READY) && !worker->is_lost;
+}
+
+static int memory_ask(struct worker_process *worker, struct memory *memory)
+{
+    struct link_message message = {
+        .kind = LINK_MAP,
+        .memory_kind = memory->kind,
+        .id = memory->id,
+        .size = memory->size,
+        .writable = memory->is_writable,
+    };
+    int r;
+
+    if (memory->kind == LINK_MEMORY_DEVICE_CREATE && memory->fd >= 0)
+        message.memory_kind = LINK_MEMORY_DEVICE_IMPORT;
+    r = worker_send(worker, &message, memory->fd);
+    if (r < 0)
+        return error_trace(r);
+    memory->is_asked = true;
+    worker->answers_expected++;
+    return 0;
+}
+
+static void memory_lose(struct memory *memory, enum status status, const char *reason)
+{
+    memory->state = MEMORY_LOST;
+    memory->lost_status = status;
+    (void)snprintf(memory->lost_reason, sizeof(memory->lost_reason), "%s", reason);
+}
+
+int worker_memory_add(struct worker_process *worker, struct memory *memory)
+{
+    memory->id = worker->next_id++;
+    memory->state = MEMORY_WANTED;
+    memory->is_asked = false;
+    memory->address = 0;
+    list_append(&worker->memories, &memory->link);
+    if (worker_takes_messages(worker))
+        return error_trace(memory_ask(worker, memory));
+    return 0;
+}
+
+void worker_memory_remove(struct worker_process *worker, struct memory *memory)
+{
+    struct link_message message = {.kind = LINK_UNMAP, .id = memory->id};
+
+    list_unlink(&memory->link);
+    if (memory->is_asked && worker_takes_messages(worker))
+        (void)worker_send(worker, &message, -1);
+    fd_closep(&memory->fd);
+}
+
+void worker_memories_forget(struct worker_process *worker)
+{
+    list_for_each(cursor, &worker->memories)
+    {
+        struct memory *memory = container_of(cursor, struct memory, link);
+
+        memory->is_asked = false;
+        if (memory->state == MEMORY_MAPPED)
+            memory->state = MEMORY_WANTED;
+    }
+}
+
+static struct memory *memory_find(struct worker_process *worker, uint64_t id)
+{
+    list_for_each(cursor, &worker->memories)
+    {
+        struct memory *memory = container_of(cursor, struct memory, link);
+
+        if (memory->id == id)
+            return memory;
+    }
+    return NULL;
+}
+
+static void
+memory_mapped(struct worker_process *worker, const struct link_message *message, int *fd)
+{
+    struct memory *memory = memory_find(worker, message->id);
+
+    if (memory && message->fault.status == STATUS_OK) {
+        if (memory->fd < 0)
+            memory->fd = steal(*fd, -1);
+        memory->address = message->address;
+        memory->state = MEMORY_MAPPED;
+    } else if (memory) {
+        /* Memory with a descriptor was there before this worker: it is lost to its users. */
+        bool is_new = memory->kind == LINK_MEMORY_HOST || memory->fd < 0;
+
+        memory_lose(memory, is_new ? message->fault.status : STATUS_BUFFER_LOST,
+                    message->fault.message);
+        log_warning("memory=%" PRIu64 " size=%" PRIu64 " state=lost status=%s reason=\"%s\"",
+                    memory->id, memory->size, status_name(memory->lost_status),
+                    memory->lost_reason);
+    }
+    worker_answered(worker);
+    if (!memory)
+        return;
+    if (memory->changed)
+        memory->changed(memory); /* may free it */
+    worker->operations->mapped(worker);
+}
+
+static void restore(struct worker_process *worker)
+{
+    list_for_each(cursor, &worker->memories)
+    {
+        struct memory *memory = container_of(cursor, struct memory, link);
+
+        if (memory->state == MEMORY_WANTED && memory_ask(worker, memory) < 0)
+            memory_lose(memory, STATUS_OUT_OF_MEMORY, "the daemon has no memory to restore it");
+    }
+}
+
+int worker_load(struct worker_process *worker, const struct link_message *message, int fd)
+{
+    struct link_message load = *message;
+    int r;
+
+    if (!worker_takes_messages(worker))
+        return 0; /* the next worker gets it when it has started */
+    load.kind = LINK_LOAD;
+    r = worker_send(worker, &load, fd);
+    if (r < 0)
+        return error_trace(r);
+    worker->answers_expected++;
+    return 0;
+}
+
+/* --- arriving -------------------------------------------------------------------------------- */
+
+static void dispatch(struct worker_process *worker, const struct link_message *message, int *fd)
+{
+    switch (message->kind) {
+    case LINK_HELLO:
+        worker_hello(worker, message);
+        if (worker->state == WORKER_RESTORING)
+            restore(worker);
+        worker_answered(worker);
+        break;
+    case LINK_MAPPED:
+        memory_mapped(worker, message, fd);
+        break;
+    case LINK_UNMAPPED:
+        break;
+    case LINK_LOADED:
+        worker_answered(worker);
+        worker->operations->loaded(worker, message->id, &message->fault);
+        break;
+    case LINK_LOST:
+        worker_lose(worker, message->fault.status, message->fault.message);
+        break;
+    default:
+        worker_lose(worker, STATUS_INTERNAL, "the worker sent a message of unknown kind");
+        break;
+    }
+}
+
+void worker_messages_receive(struct worker_process *worker)
+{
+    for (;;) {
+        struct link_message message;
+        cleanup(fd_closep) int fd = -1;
+        size_t n_fds = 0;
+        int r = link_receive(&worker->link, &message, &fd, &n_fds);
+
+        if (r == LINK_E_EMPTY)
+            return;
+        if (r == LINK_E_CLOSED) {
+            worker_lose(worker, STATUS_INTERNAL, "the worker closed its end");
+            return;
+        }
+        if (r != 0) {
+            worker_lose(worker, STATUS_INTERNAL, "the worker's message is not one");
+            return;
+        }
+        dispatch(worker, &message, &fd);
+    }
+}

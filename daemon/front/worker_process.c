@@ -1,0 +1,418 @@
+#include "worker_internal.h"
+
+#include "../core/error.h"
+#include "../core/log.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BACKOFF_FIRST_MS 100 /* doubles with each failed start: 1.5 s over all attempts */
+
+static void start_callback(uv_timer_t *timer);
+
+const char *worker_state_name(enum worker_state state)
+{
+    static const char *const names[] = {
+        [WORKER_DOWN] = "down",   [WORKER_STARTING] = "starting", [WORKER_RESTORING] = "restoring",
+        [WORKER_READY] = "ready", [WORKER_QUITTING] = "quitting", [WORKER_CLOSED] = "closed",
+    };
+
+    return names[state];
+}
+
+bool worker_is_ready(const struct worker_process *worker)
+{
+    return worker->state == WORKER_READY && !worker->is_lost;
+}
+
+uint32_t worker_room(const struct worker_process *worker)
+{
+    return worker_is_ready(worker) ? link_room(&worker->link) : 0;
+}
+
+uint64_t worker_system_calls(const struct worker_process *worker)
+{
+    return worker->system_calls + worker->link.system_calls;
+}
+
+int worker_submit(struct worker_process *worker,
+                  const struct gemmd_command *command,
+                  uint64_t *ret_index)
+{
+    uint64_t index = worker->link.commands_written;
+    int r = link_submit(&worker->link, command);
+
+    if (r < 0)
+        return error_trace(r);
+    worker->in_flight++;
+    worker->active_ns = clock_now_ns();
+    *ret_index = index;
+    return 0;
+}
+
+void worker_lose(struct worker_process *worker, enum status status, const char *reason)
+{
+    bool is_quiet = worker->state == WORKER_QUITTING || worker->is_lost;
+
+    worker->is_lost = true;
+    if (uv_is_active((uv_handle_t *)&worker->socket_poll))
+        (void)uv_poll_stop(&worker->socket_poll);
+    if (is_quiet)
+        return;
+    (void)fault_set(&worker->lost, status, "", "%s", reason);
+    /* A worker that ends in order (a fault of the device, LINK_LOST) is given its time to: a
+     * killed one can take longer to be reaped. One that broke the protocol is not. */
+    if (worker->pid != 0 && status == STATUS_INTERNAL)
+        (void)uv_process_kill(&worker->process, SIGKILL);
+}
+
+/* --- a process ends -------------------------------------------------------------------------- */
+
+static void give_up(struct worker_process *worker, const struct fault *fault)
+{
+    worker->state = WORKER_DOWN;
+    worker->operations->failed(worker, fault);
+}
+
+static void closed_for_good(struct worker_process *worker)
+{
+    worker->state = WORKER_CLOSED;
+    worker->operations->closed(worker);
+}
+
+static void start_again(struct worker_process *worker)
+{
+    struct fault fault;
+    uint64_t delay = 0;
+
+    if (worker->failed_starts >= WORKER_START_ATTEMPTS) {
+        if (worker->is_device_known || worker->lost.status == STATUS_OK)
+            (void)fault_set(&fault, STATUS_INTERNAL, "", "the worker ended %u times in a row: %s",
+                            worker->failed_starts, worker->died_of);
+        else
+            fault = worker->lost;
+        give_up(worker, &fault);
+        return;
+    }
+    if (worker->failed_starts > 1)
+        delay = (uint64_t)BACKOFF_FIRST_MS << (worker->failed_starts - 2);
+    (void)uv_timer_start(&worker->timer, start_callback, delay, 0);
+}
+
+static void worker_handles_close(struct worker_process *worker);
+
+/* A handle of the dead process is closed; with the last one its link can go. */
+static void handle_closed(struct worker_process *worker)
+{
+    if (--worker->open_handles > 0)
+        return;
+    worker->system_calls += worker->link.system_calls;
+    link_deinit(&worker->link);
+    worker->link = LINK_NULL;
+    if (worker->state == WORKER_QUITTING) {
+        worker_handles_close(worker);
+        return;
+    }
+    worker->state = WORKER_DOWN;
+    start_again(worker);
+}
+
+static void process_closed(uv_handle_t *handle)
+{
+    handle_closed(container_of(handle, struct worker_process, process));
+}
+
+static void socket_poll_closed(uv_handle_t *handle)
+{
+    handle_closed(container_of(handle, struct worker_process, socket_poll));
+}
+
+static void event_poll_closed(uv_handle_t *handle)
+{
+    handle_closed(container_of(handle, struct worker_process, event_poll));
+}
+
+static void process_handles_close(struct worker_process *worker)
+{
+    worker_pump_stop(worker);
+    worker->open_handles = 3;
+    uv_close((uv_handle_t *)&worker->process, process_closed);
+    uv_close((uv_handle_t *)&worker->socket_poll, socket_poll_closed);
+    uv_close((uv_handle_t *)&worker->event_poll, event_poll_closed);
+}
+
+static void describe_death(struct worker_process *worker, int64_t status, int signal_number)
+{
+    const char *lost = worker->is_lost && worker->lost.status != STATUS_OK ? worker->lost.message
+                                                                           : "no reason given";
+
+    if (signal_number != 0)
+        (void)snprintf(worker->died_of, sizeof(worker->died_of), "signal %d", signal_number);
+    else
+        (void)snprintf(worker->died_of, sizeof(worker->died_of), "status %" PRId64 ", %.200s",
+                       status, lost);
+}
+
+/* waitpid() has returned. */
+static void exit_callback(uv_process_t *process, int64_t status, int signal_number)
+{
+    struct worker_process *worker = container_of(process, struct worker_process, process);
+    uint64_t taken = link_commands_taken(&worker->link);
+    int64_t pid = steal(worker->pid, 0);
+
+    /* What it published counts, in the ring and on the socket: an answer may carry the only
+     * descriptor of device memory. */
+    (void)worker_pump_drain(worker);
+    if (!worker->is_lost || worker->lost.status != STATUS_INTERNAL)
+        worker_messages_receive(worker);
+    describe_death(worker, status, signal_number);
+    worker->is_lost = true;
+    worker_outputs_clear(worker);
+    worker_memories_forget(worker);
+    worker->answers_expected = 0;
+    worker->in_flight = 0;
+
+    if (worker->state != WORKER_QUITTING) {
+        bool is_failed_start = taken == 0 && clock_now_ns() - worker->started_ns < 10000000000u;
+
+        worker->failed_starts = is_failed_start ? worker->failed_starts + 1 : 0;
+        worker->deaths++;
+        log_warning("worker=%" PRId64 " state=died of=\"%s\" deaths=%" PRIu64, pid, worker->died_of,
+                    worker->deaths);
+        worker->state = WORKER_DOWN;
+        worker->operations->died(worker, taken);
+    }
+    process_handles_close(worker);
+}
+
+/* --- a process starts ------------------------------------------------------------------------ */
+
+static void socket_callback(uv_poll_t *poll, int status, int events)
+{
+    struct worker_process *worker = container_of(poll, struct worker_process, socket_poll);
+
+    if (status < 0) {
+        worker_lose(worker, STATUS_INTERNAL, "the worker's socket failed");
+        return;
+    }
+    if (events & UV_WRITABLE)
+        worker_outputs_flush(worker);
+    if (events & UV_READABLE)
+        worker_messages_receive(worker);
+}
+
+void worker_watch_socket(struct worker_process *worker)
+{
+    int events = UV_READABLE | (list_is_empty(&worker->outputs) ? 0 : UV_WRITABLE);
+
+    if (!worker->is_lost)
+        (void)uv_poll_start(&worker->socket_poll, events, socket_callback);
+}
+
+static void event_callback(uv_poll_t *poll, int status, int events)
+{
+    (void)poll; /* the pump's check handle, which runs next, drains both eventfd and ring */
+    (void)status;
+    (void)events;
+}
+
+static int process_spawn(struct worker_process *worker)
+{
+    /* Numbers 3 to 6 in the child, as its arguments say. */
+    uv_stdio_container_t stdio[] = {
+        {.flags = UV_IGNORE},
+        {.flags = UV_INHERIT_FD, .data.fd = 1},
+        {.flags = UV_INHERIT_FD, .data.fd = 2},
+        {.flags = UV_INHERIT_FD, .data.fd = worker->link.fds.memory},
+        {.flags = UV_INHERIT_FD, .data.fd = worker->link.fds.command_event},
+        {.flags = UV_INHERIT_FD, .data.fd = worker->link.fds.completion_event},
+        {.flags = UV_INHERIT_FD, .data.fd = worker->link.peer_socket},
+    };
+    char *arguments[] = {
+        (char *)"gemmd",
+        (char *)"worker",
+        (char *)"--device",
+        (char *)worker->selector,
+        (char *)"--memory",
+        (char *)"3",
+        (char *)"--command-event",
+        (char *)"4",
+        (char *)"--completion-event",
+        (char *)"5",
+        (char *)"--socket",
+        (char *)"6",
+        NULL,
+    };
+    uv_process_options_t options = {
+        .file = "/proc/self/exe",
+        .args = arguments,
+        .exit_cb = exit_callback,
+        .stdio = stdio,
+        .stdio_count = ARRAY_SIZE(stdio),
+        .flags = UV_PROCESS_DETACHED, /* ^C is for the front, which then drains */
+    };
+
+    return uv_spawn(worker->loop, &worker->process, &options);
+}
+
+static void spawn_failed(struct worker_process *worker, int r)
+{
+    (void)snprintf(worker->died_of, sizeof(worker->died_of), "it cannot be started: %s",
+                   strerror(-r));
+    worker->failed_starts++;
+    worker->is_lost = true;
+    /* uv_process_t is in use also after a failed spawn, until it is closed. */
+    process_handles_close(worker);
+}
+
+static void spawn(struct worker_process *worker)
+{
+    struct fault fault;
+    int r = link_create(&worker->link);
+
+    if (r != 0) {
+        (void)fault_set(&fault, STATUS_INTERNAL, "", "no link to a worker: %s", strerror(-r));
+        give_up(worker, &fault);
+        return;
+    }
+    worker->state = WORKER_STARTING;
+    worker->is_lost = false;
+    worker->lost = FAULT_NONE;
+    worker->started_ns = clock_now_ns();
+    worker->starts++;
+    worker->answers_expected = 1; /* the hello */
+    (void)uv_poll_init(worker->loop, &worker->socket_poll, worker->link.fds.socket);
+    (void)uv_poll_init(worker->loop, &worker->event_poll, worker->link.fds.completion_event);
+    r = process_spawn(worker);
+    if (r < 0) {
+        spawn_failed(worker, r);
+        return;
+    }
+    worker->pid = worker->process.pid;
+    fd_closep(&worker->link.peer_socket);
+    worker_watch_socket(worker);
+    (void)uv_poll_start(&worker->event_poll, UV_READABLE, event_callback);
+    worker_pump_start(worker);
+    log_debug("worker=%" PRId64 " state=starting device=%s", worker->pid, worker->selector);
+}
+
+static void start_callback(uv_timer_t *timer)
+{
+    spawn(container_of(timer, struct worker_process, timer));
+}
+
+void worker_start(struct worker_process *worker)
+{
+    spawn(worker);
+}
+
+void worker_hello(struct worker_process *worker, const struct link_message *message)
+{
+    if (worker->state != WORKER_STARTING)
+        return;
+    if (message->fault.status != STATUS_OK) {
+        bool is_first = !worker->is_device_known;
+
+        worker_lose(worker, message->fault.status, message->fault.message);
+        /* What was never there will not come: no second attempt. */
+        if (is_first)
+            worker->failed_starts = WORKER_START_ATTEMPTS - 1;
+        return;
+    }
+    worker->device = message->device;
+    worker->device.name[sizeof(worker->device.name) - 1] = '\0';
+    worker->device.uuid[sizeof(worker->device.uuid) - 1] = '\0';
+    worker->device.driver[sizeof(worker->device.driver) - 1] = '\0';
+    worker->device.note[sizeof(worker->device.note) - 1] = '\0';
+    worker->is_device_known = true;
+    worker->state = WORKER_RESTORING;
+    worker->operations->started(worker);
+}
+
+void worker_answered(struct worker_process *worker)
+{
+    if (worker->answers_expected > 0)
+        worker->answers_expected--;
+    if (worker->state == WORKER_RESTORING && worker->answers_expected == 0 && !worker->is_lost) {
+        worker->state = WORKER_READY;
+        worker->operations->ready(worker);
+    }
+}
+
+/* --- beginning and end ----------------------------------------------------------------------- */
+
+int worker_init(struct worker_process *worker,
+                uv_loop_t *loop,
+                const char *selector,
+                const struct worker_operations *operations)
+{
+    *worker = (struct worker_process){
+        .operations = operations,
+        .loop = loop,
+        .selector = selector,
+        .link = LINK_NULL,
+        .next_id = 1,
+    };
+    list_init(&worker->memories);
+    list_init(&worker->outputs);
+    (void)uv_timer_init(loop, &worker->timer);
+    worker_pump_init(worker);
+    return 0;
+}
+
+static void lasting_closed(uv_handle_t *handle)
+{
+    struct worker_process *worker = handle->data;
+
+    if (--worker->open_handles == 0)
+        closed_for_good(worker);
+}
+
+static void worker_handles_close(struct worker_process *worker)
+{
+    uv_handle_t *const handles[] = {
+        (uv_handle_t *)&worker->timer,
+        (uv_handle_t *)&worker->prepare,
+        (uv_handle_t *)&worker->check,
+        (uv_handle_t *)&worker->idle,
+    };
+
+    worker->open_handles = ARRAY_SIZE(handles);
+    for (size_t i = 0; i < ARRAY_SIZE(handles); i++) {
+        handles[i]->data = worker;
+        uv_close(handles[i], lasting_closed);
+    }
+}
+
+static void patience_callback(uv_timer_t *timer)
+{
+    struct worker_process *worker = container_of(timer, struct worker_process, timer);
+
+    log_warning("worker=%" PRId64 " state=quitting seconds=%d, killing it", worker->pid,
+                WORKER_QUIT_MS / 1000);
+    (void)uv_process_kill(&worker->process, SIGKILL);
+}
+
+void worker_close(struct worker_process *worker)
+{
+    struct link_message quit = {.kind = LINK_QUIT};
+    bool is_closing = worker->open_handles > 0; /* of a process that died just now */
+
+    worker->state = WORKER_QUITTING;
+    (void)uv_timer_stop(&worker->timer);
+    if (worker->pid != 0) {
+        (void)worker_send(worker, &quit, -1);
+        (void)uv_timer_start(&worker->timer, patience_callback, WORKER_QUIT_MS, 0);
+    } else if (!is_closing) {
+        worker_handles_close(worker);
+    }
+}
+
+void worker_deinit(struct worker_process *worker)
+{
+    assert(list_is_empty(&worker->memories));
+    link_deinit(&worker->link);
+    worker->link = LINK_NULL;
+}

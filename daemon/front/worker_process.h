@@ -1,0 +1,143 @@
+/*
+ * The worker process and what it knows: spawned by exec of this binary, fed through a link, mourned
+ * after waitpid, replaced by another that gets the same memory.
+ *
+ * Life: DOWN -> STARTING (spawned) -> RESTORING (said hello; memory is mapped and kernels are
+ * loaded again) -> READY (commands may be committed) -> DOWN (reaped) ...; QUITTING at the end.
+ * A link belongs to one process: it is made before the spawn and freed after waitpid() returned,
+ * since a dying grid can still write into it.
+ *
+ * Every piece of memory that jobs name is a `struct memory` in the worker's list, and its
+ * descriptor is held here, by the front: that is why it outlives the worker.
+ *
+ * Owner: the server, by value. Thread: loop.
+ */
+#pragma once
+
+#include "../core/list.h"
+#include "../link/link.h"
+#include <uv.h>
+
+#define WORKER_START_ATTEMPTS 5     /* deaths in a row, without a job taken, before we give up */
+#define WORKER_QUIT_MS        5000  /* from LINK_QUIT to SIGKILL */
+#define WORKER_SPIN_NS        50000 /* polling after the last event: less than two wake-ups cost */
+
+enum memory_state {
+    MEMORY_WANTED, /* asked for, or waiting for a worker to ask */
+    MEMORY_MAPPED, /* `address` is good in the current worker */
+    MEMORY_LOST,   /* `fault` says why; it never comes back */
+};
+
+/* Memory that jobs may name. Embedded in its owner (a buffer, a staging chunk). */
+struct memory {
+    struct list link; /* in worker_process.memories */
+    uint64_t id;
+    enum link_memory_kind kind; /* HOST or DEVICE_CREATE */
+    enum memory_state state;
+    int fd; /* owned; -1 for device memory that does not exist yet */
+    uint64_t size;
+    bool is_writable;
+    bool is_asked; /* the current worker got a LINK_MAP for it */
+    uint64_t address;
+    void (*changed)(struct memory *memory); /* the owner's, after each MAPPED or LOST; or NULL */
+    enum status lost_status;
+    char lost_reason[160];
+};
+
+enum worker_state {
+    WORKER_DOWN,
+    WORKER_STARTING,
+    WORKER_RESTORING,
+    WORKER_READY,
+    WORKER_QUITTING,
+    WORKER_CLOSED,
+};
+
+struct worker_process;
+
+struct worker_operations {
+    /* The device is known; kernels are to be loaded again with worker_load(). */
+    void (*started)(struct worker_process *worker);
+    /* Everything is restored: commands may be committed. */
+    void (*ready)(struct worker_process *worker);
+    void (*completed)(struct worker_process *worker, const struct gemmd_completion *completion);
+    /* Some memory is MAPPED or LOST now. */
+    void (*mapped)(struct worker_process *worker);
+    void (*loaded)(struct worker_process *worker, uint64_t kernel, const struct fault *fault);
+    /* Reaped, completions drained: commands with an index below `taken` had been taken. */
+    void (*died)(struct worker_process *worker, uint64_t taken);
+    /* There will be no worker: the daemon ends. */
+    void (*failed)(struct worker_process *worker, const struct fault *fault);
+    /* After worker_close(): no handle is open any more. */
+    void (*closed)(struct worker_process *worker);
+};
+
+struct worker_process {
+    const struct worker_operations *operations;
+    uv_loop_t *loop;
+    const char *selector; /* what --device said */
+    enum worker_state state;
+    struct link link;
+    struct link_device device; /* of the last hello */
+    bool is_device_known, is_process_open;
+    int64_t pid; /* 0: none */
+
+    uv_process_t process;
+    uv_poll_t socket_poll, event_poll;
+    uv_timer_t timer; /* backoff before a start, or patience while quitting */
+    uv_prepare_t prepare;
+    uv_check_t check;
+    uv_idle_t idle;
+    uint32_t open_handles; /* of those that live and die with a process */
+
+    struct list memories; /* struct memory */
+    struct list outputs;  /* messages that the socket did not take yet */
+    uint64_t next_id;
+    uint64_t answers_expected; /* LINK_MAPPED and LINK_LOADED under way */
+    bool is_lost;              /* said so, or broke the protocol: `lost` is logged */
+    struct fault lost;
+
+    uint32_t in_flight; /* commands without completion */
+    bool may_spin, is_asleep;
+    uint64_t active_ns, started_ns; /* last event; last spawn */
+
+    uint64_t deaths, starts, system_calls; /* system_calls: of links that are gone */
+    uint32_t failed_starts;                /* in a row */
+    char died_of[256];
+};
+
+int worker_init(struct worker_process *worker,
+                uv_loop_t *loop,
+                const char *selector,
+                const struct worker_operations *operations);
+/* Spawns; `failed` tells when that cannot be done. */
+void worker_start(struct worker_process *worker);
+/* Ends the process in order (SIGKILL when it does not go), then closes all handles. */
+void worker_close(struct worker_process *worker);
+void worker_deinit(struct worker_process *worker);
+
+uint64_t clock_now_ns(void); /* CLOCK_MONOTONIC, as in completions */
+
+bool worker_is_ready(const struct worker_process *worker);
+const char *worker_state_name(enum worker_state state);
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+/* Enters the memory (id and state are set here) and asks the worker for it; `mapped` tells. The
+ * descriptor stays the memory's own. */
+int worker_memory_add(struct worker_process *worker, struct memory *memory);
+/* Forgets it, tells the worker and closes the descriptor. No job may use it. */
+void worker_memory_remove(struct worker_process *worker, struct memory *memory);
+
+/* --- kernels and commands -------------------------------------------------------------------- */
+
+/* Sends LINK_LOAD; `message` has everything but the kind. The cubin's descriptor is not consumed.
+ * Only when the device is known and no earlier load of this id is under way. */
+int worker_load(struct worker_process *worker, const struct link_message *message, int fd);
+/* Commands that can be committed now; 0 unless READY. */
+uint32_t worker_room(const struct worker_process *worker);
+/* Commits a command; its index among all commands of this link. */
+int worker_submit(struct worker_process *worker,
+                  const struct gemmd_command *command,
+                  uint64_t *ret_index);
+uint64_t worker_system_calls(const struct worker_process *worker);
