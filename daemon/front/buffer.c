@@ -1,0 +1,318 @@
+#include "buffer.h"
+
+#include "../core/error.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+void buffers_init(struct buffers *buffers, struct worker_process *worker, struct quota *quota)
+{
+    *buffers = (struct buffers){.worker = worker, .quota = quota};
+    list_init(&buffers->all);
+}
+
+void buffers_deinit(struct buffers *buffers)
+{
+    assert(list_is_empty(&buffers->all));
+    (void)buffers;
+}
+
+void buffers_forget_names(struct buffers *buffers)
+{
+    list_for_each_safe(cursor, following, &buffers->all)
+    {
+        buffer_forget_name(container_of(cursor, struct buffer, link));
+    }
+}
+
+/* --- checks ---------------------------------------------------------------------------------- */
+
+static enum status check_name(const struct buffer_request *request, struct fault *ret_fault)
+{
+    if (request->name_size == 0 || request->name_size > BUFFER_NAME_MAX)
+        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "name",
+                         "the name has %zu bytes; allowed is 1 to %d", request->name_size,
+                         BUFFER_NAME_MAX);
+    for (size_t i = 0; i < request->name_size; i++) {
+        char c = request->name[i];
+
+        if (c < 0x21 || c > 0x7e || c == '/')
+            return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "name",
+                             "byte %zu of the name is 0x%02x; allowed is printable ASCII without "
+                             "space and '/'",
+                             i, (unsigned char)c);
+    }
+    return STATUS_OK;
+}
+
+static enum status check_request(const struct buffer_request *request, struct fault *ret_fault)
+{
+    if (request->size == 0 || request->size > INT64_MAX)
+        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "size",
+                         "size is %" PRIu64 "; allowed is 1 to 2^63 - 1", request->size);
+    if (request->mode > 0777)
+        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "mode",
+                         "mode is 0%o; allowed are permission bits up to 0777",
+                         (unsigned)request->mode);
+    return request->name ? check_name(request, ret_fault) : STATUS_OK;
+}
+
+/* Seals first: without F_SEAL_SHRINK the size could change right after we looked at it, and a job
+ * would meet SIGBUS. */
+enum status buffer_check_memfd(int fd, uint64_t size, bool writable, struct fault *ret_fault)
+{
+    int seals = fcntl(fd, F_GET_SEALS);
+    int flags = fcntl(fd, F_GETFL);
+    struct statfs filesystem;
+    struct stat status;
+
+    if (fstat(fd, &status) < 0 || fstatfs(fd, &filesystem) < 0 || seals < 0 || flags < 0 ||
+        !S_ISREG(status.st_mode))
+        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "fd",
+                         "the descriptor is not a memfd that can be sealed");
+    if (filesystem.f_type != TMPFS_MAGIC)
+        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "fd",
+                         "the memfd lies on huge pages; allowed are ordinary pages");
+    if (!(seals & F_SEAL_SHRINK))
+        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "fd", "the memfd lacks F_SEAL_SHRINK");
+    if ((flags & O_ACCMODE) == O_WRONLY || (writable && (flags & O_ACCMODE) != O_RDWR))
+        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "fd", "the memfd is not open for %s",
+                         writable ? "reading and writing" : "reading");
+    if (writable && (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
+        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "fd",
+                         "the memfd is sealed against writing, register it read-only");
+    if (size > (uint64_t)status.st_size)
+        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "size",
+                         "size is %" PRIu64 ", the memfd has %" PRIu64 " bytes", size,
+                         (uint64_t)status.st_size);
+    return STATUS_OK;
+}
+
+/* --- making ---------------------------------------------------------------------------------- */
+
+/* fchmod: a reader gets a read-only descriptor, and /proc/self/fd would let it open that again for
+ * writing if the file's own mode let it. */
+static int memfd_create_sealed(uint64_t size, int *ret_fd)
+{
+    cleanup(fd_closep) int fd = memfd_create("gemmd-buffer", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd < 0)
+        return error_origin(-errno);
+    if (ftruncate(fd, (off_t)size) < 0 || fchmod(fd, 0600) < 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+        return error_origin(-errno);
+    *ret_fd = steal(fd, -1);
+    return 0;
+}
+
+static struct buffer *find_by_name(struct buffers *buffers, const char *name, size_t size)
+{
+    list_for_each(cursor, &buffers->all)
+    {
+        struct buffer *buffer = container_of(cursor, struct buffer, link);
+
+        if (size > 0 && strlen(buffer->name) == size && memcmp(buffer->name, name, size) == 0)
+            return buffer;
+    }
+    return NULL;
+}
+
+static int charge(struct buffers *buffers,
+                  struct buffer *buffer,
+                  const struct buffer_request *request,
+                  struct fault *ret_fault)
+{
+    enum quota_resource bytes =
+        request->kind == BUFFER_DEVICE ? QUOTA_DEVICE_BYTES : QUOTA_HOST_BYTES;
+    int r = quota_charge(buffers->quota, request->uid, QUOTA_BUFFERS, 1, &buffer->charge_count,
+                         ret_fault);
+
+    if (r == 0)
+        r = quota_charge(buffers->quota, request->uid, bytes, request->size, &buffer->charge_bytes,
+                         ret_fault);
+    if (r == QUOTA_E_LIMIT)
+        return BUFFER_E_FAULT;
+    return error_trace(r);
+}
+
+static void buffer_free(struct buffer *buffer)
+{
+    list_unlink(&buffer->link);
+    buffer->table->count--;
+    worker_memory_remove(buffer->table->worker, &buffer->memory);
+    charge_release(&buffer->charge_bytes);
+    charge_release(&buffer->charge_count);
+    free(buffer);
+}
+
+struct buffer *buffer_ref(struct buffer *buffer)
+{
+    buffer->references++;
+    return buffer;
+}
+
+struct buffer *buffer_unref(struct buffer *buffer)
+{
+    if (buffer && --buffer->references == 0)
+        buffer_free(buffer);
+    return NULL;
+}
+
+static void buffer_unrefp(struct buffer **buffer)
+{
+    *buffer = buffer_unref(*buffer);
+}
+
+static struct buffer *buffer_alloc(struct buffers *buffers, const struct buffer_request *request)
+{
+    struct buffer *buffer = calloc(1, sizeof(*buffer));
+
+    if (!buffer)
+        return NULL;
+    *buffer = (struct buffer){
+        .table = buffers,
+        .kind = request->kind,
+        .size = request->size,
+        .uid = request->uid,
+        .gid = request->gid,
+        .mode = request->mode,
+        .references = 1,
+        .memory = {.kind = request->kind == BUFFER_DEVICE ? LINK_MEMORY_DEVICE_CREATE
+                                                          : LINK_MEMORY_HOST,
+                   .fd = -1,
+                   .size = request->size,
+                   .is_writable = request->is_writable},
+    };
+    list_init(&buffer->memory.link);
+    list_append(&buffers->all, &buffer->link);
+    buffers->count++;
+    return buffer;
+}
+
+int buffer_new(struct buffers *buffers,
+               const struct buffer_request *request,
+               void (*changed)(struct memory *memory),
+               struct buffer **ret_buffer,
+               struct fault *ret_fault)
+{
+    cleanup(buffer_unrefp) struct buffer *buffer = NULL;
+    int r;
+
+    if (check_request(request, ret_fault) != STATUS_OK)
+        return BUFFER_E_FAULT;
+    if (request->name && find_by_name(buffers, request->name, request->name_size)) {
+        (void)fault_set(ret_fault, STATUS_EXISTS, "name", "the name \"%.*s\" is taken",
+                        (int)request->name_size, request->name);
+        return BUFFER_E_FAULT;
+    }
+    buffer = buffer_alloc(buffers, request);
+    if (!buffer)
+        return error_origin(-ENOMEM);
+    r = charge(buffers, buffer, request, ret_fault);
+    if (r != 0)
+        return r;
+
+    if (request->fd < 0 && request->kind == BUFFER_HOST) {
+        r = memfd_create_sealed(request->size, &buffer->memory.fd);
+        if (r < 0) {
+            (void)fault_set(ret_fault, STATUS_OUT_OF_MEMORY, "size",
+                            "no host memory of %" PRIu64 " bytes: %s", request->size, strerror(-r));
+            return BUFFER_E_FAULT;
+        }
+    }
+    buffer->memory.changed = changed;
+    if (request->fd >= 0)
+        buffer->memory.fd = request->fd;
+    r = worker_memory_add(buffers->worker, &buffer->memory);
+    if (r < 0) {
+        if (request->fd >= 0)
+            buffer->memory.fd = -1; /* consumed on success only */
+        return error_trace(r);
+    }
+    if (request->name) {
+        memcpy(buffer->name, request->name, request->name_size);
+        (void)buffer_ref(buffer);
+    }
+    *ret_buffer = steal(buffer, NULL);
+    return 0;
+}
+
+void buffer_forget_name(struct buffer *buffer)
+{
+    if (buffer->name[0] == '\0')
+        return;
+    buffer->name[0] = '\0';
+    (void)buffer_unref(buffer);
+}
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+/* As the kernel does for files: the first class that fits decides, root may all. */
+static bool is_allowed(const struct buffer *buffer, uid_t uid, gid_t gid, bool writable)
+{
+    mode_t bits = buffer->mode;
+    mode_t wanted = writable ? 06 : 04;
+
+    if (uid == 0)
+        return true;
+    if (uid == buffer->uid)
+        bits >>= 6;
+    else if (gid == buffer->gid)
+        bits >>= 3;
+    return (bits & wanted) == wanted;
+}
+
+int buffer_open(struct buffers *buffers,
+                const struct buffer_request *request,
+                struct buffer **ret_buffer,
+                struct fault *ret_fault)
+{
+    struct buffer *buffer;
+
+    if (!request->name) {
+        (void)fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "name", "a name is needed");
+        return BUFFER_E_FAULT;
+    }
+    if (check_name(request, ret_fault) != STATUS_OK)
+        return BUFFER_E_FAULT;
+    buffer = find_by_name(buffers, request->name, request->name_size);
+    if (!buffer || !buffer->is_made) {
+        (void)fault_set(ret_fault, STATUS_NOT_FOUND, "name", "there is no buffer named \"%.*s\"",
+                        (int)request->name_size, request->name);
+        return BUFFER_E_FAULT;
+    }
+    if (!is_allowed(buffer, request->uid, request->gid, request->is_writable)) {
+        (void)fault_set(ret_fault, STATUS_PERMISSION, "name",
+                        "uid %u may not %s \"%s\": it belongs to uid %u, mode 0%03o",
+                        (unsigned)request->uid, request->is_writable ? "write" : "read",
+                        buffer->name, (unsigned)buffer->uid, (unsigned)buffer->mode);
+        return BUFFER_E_FAULT;
+    }
+    *ret_buffer = buffer_ref(buffer);
+    return 0;
+}
+
+int buffer_export(const struct buffer *buffer, bool writable, int *ret_fd)
+{
+    char path[40];
+    int fd;
+
+    if (writable) {
+        fd = fcntl(buffer->memory.fd, F_DUPFD_CLOEXEC, 0);
+    } else {
+        (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", buffer->memory.fd);
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+    }
+    if (fd < 0)
+        return error_origin(-errno);
+    *ret_fd = fd;
+    return 0;
+}

@@ -1,0 +1,112 @@
+/*
+ * Buffers: memory that outlives a request. The front holds every descriptor, so a buffer outlives
+ * the worker; it is charged to the uid that made it until the last of its users is gone: handles
+ * of connections, jobs under way, and the name.
+ *
+ * A connection knows buffers by handles, as a process knows files by descriptors: a number means
+ * nothing in another connection, so there is nothing to guess. Named buffers are opened like
+ * files: owner, group and mode of the maker decide.
+ *
+ * Owner: the server owns the table; buffers are counted. Thread: loop.
+ */
+#pragma once
+
+#include "../../proto/request.h"
+#include "../core/list.h"
+#include "quota.h"
+#include "worker_process.h"
+
+struct session;
+
+struct buffers {
+    struct list all; /* struct buffer */
+    struct worker_process *worker;
+    struct quota *quota;
+    uint64_t count;
+};
+
+struct buffer {
+    struct list link;
+    struct buffers *table;
+    struct memory memory;
+    enum buffer_kind kind;
+    uint64_t size;
+    char name[BUFFER_NAME_MAX + 1]; /* empty: unnamed */
+    uid_t uid;
+    gid_t gid;
+    mode_t mode;
+    uint32_t references;
+    bool has_maker;   /* the connection that made it still has its handle */
+    bool is_made;     /* false until its creation was answered */
+    bool is_clearing; /* a job of its creation zeroes it */
+    struct charge charge_count, charge_bytes;
+    /* creation under way: who waits for the answer */
+    struct session *requester;
+    uint32_t request_id;
+};
+
+struct buffer_request {
+    enum buffer_kind kind;
+    uint64_t size;
+    const char *name; /* NULL: unnamed */
+    size_t name_size;
+    mode_t mode;
+    bool is_writable;
+    uid_t uid;
+    gid_t gid;
+    int fd; /* a client's memfd that passed buffer_check_memfd(); consumed on success; -1: ours */
+};
+
+enum {
+    BUFFER_E_FAULT = 1, /* the fault says which argument, what was given, what is allowed */
+};
+
+void buffers_init(struct buffers *buffers, struct worker_process *worker, struct quota *quota);
+void buffers_deinit(struct buffers *buffers);
+/* Takes every name away: at the end of the daemon. */
+void buffers_forget_names(struct buffers *buffers);
+
+/* One reference, for the caller. The memory is asked for; `changed` is called when it is there. */
+int buffer_new(struct buffers *buffers,
+               const struct buffer_request *request,
+               void (*changed)(struct memory *memory),
+               struct buffer **ret_buffer,
+               struct fault *ret_fault);
+struct buffer *buffer_ref(struct buffer *buffer);
+struct buffer *buffer_unref(struct buffer *buffer); /* NULL is allowed; returns NULL */
+
+/* By name, as the mode allows. One reference, for the caller. */
+int buffer_open(struct buffers *buffers,
+                const struct buffer_request *request,
+                struct buffer **ret_buffer,
+                struct fault *ret_fault);
+void buffer_forget_name(struct buffer *buffer);
+/* A descriptor for a client to map: read-only unless it may write. -errno. */
+int buffer_export(const struct buffer *buffer, bool writable, int *ret_fd);
+
+/* A memfd that a client wants registered: shrinking sealed, as large as claimed, no huge pages. */
+enum status buffer_check_memfd(int fd, uint64_t size, bool writable, struct fault *ret_fault);
+
+/* --- handles --------------------------------------------------------------------------------- */
+
+struct handle {
+    struct buffer *buffer; /* counted; NULL: free */
+    bool is_writable, is_maker;
+    uint32_t generation;
+};
+
+/* Owner: a session. */
+struct handles {
+    struct handle *entries;
+    uint32_t capacity;
+    uint32_t count;
+};
+
+void handles_deinit(struct handles *handles);
+/* Takes the reference. */
+int handles_add(
+    struct handles *handles, struct buffer *buffer, bool writable, bool maker, uint64_t *ret_id);
+struct handle *handles_find(const struct handles *handles, uint64_t id);
+/* Gives the number back. The maker's takes the name away; so does the owner's uid when the maker
+ * is gone, or a name whose maker died could never be removed. */
+void handles_remove(struct handles *handles, struct handle *handle, uid_t uid);
