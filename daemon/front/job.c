@@ -1,0 +1,179 @@
+#include "job.h"
+
+#include <stdlib.h>
+
+struct job *job_new(void)
+{
+    struct job *job = calloc(1, sizeof(*job));
+
+    if (!job)
+        return NULL;
+    list_init(&job->session_link);
+    list_init(&job->queue_link);
+    return job;
+}
+
+struct job *job_free(struct job *job)
+{
+    if (!job)
+        return NULL;
+    list_unlink(&job->session_link);
+    list_unlink(&job->queue_link);
+    for (size_t i = 0; i < OPERAND_COUNT; i++) {
+        staging_give(&job->operand[i].staging);
+        job->operand[i].buffer = buffer_unref(job->operand[i].buffer);
+    }
+    job->made = buffer_unref(job->made);
+    charge_release(&job->charge_inline);
+    charge_release(&job->charge);
+    free(job);
+    return NULL;
+}
+
+void job_use_buffer(
+    struct job *job, enum operand_role role, struct buffer *buffer, uint64_t offset, uint64_t span)
+{
+    struct job_operand *operand = &job->operand[role];
+
+    operand->is_used = true;
+    operand->buffer = buffer;
+    operand->offset = offset;
+    operand->span = span;
+}
+
+struct memory *job_memory(const struct job *job, enum operand_role role)
+{
+    const struct job_operand *operand = &job->operand[role];
+
+    if (!operand->is_used)
+        return NULL;
+    return operand->buffer ? &operand->buffer->memory : staging_memory(&operand->staging);
+}
+
+/* --- order ----------------------------------------------------------------------------------- */
+
+static bool touches(const struct job *a, enum operand_role in_a, const struct job *b, size_t in_b)
+{
+    const struct job_operand *left = &a->operand[in_a];
+    const struct job_operand *right = &b->operand[in_b];
+
+    /* Staged bytes belong to one job. */
+    return left->is_used && right->is_used && left->buffer && left->buffer == right->buffer &&
+           left->offset < right->offset + right->span && right->offset < left->offset + left->span;
+}
+
+bool job_reads_from(const struct job *job, const struct job *writer)
+{
+    return touches(writer, OPERAND_D, job, OPERAND_A) ||
+           touches(writer, OPERAND_D, job, OPERAND_B) || touches(writer, OPERAND_D, job, OPERAND_C);
+}
+
+bool job_conflicts(const struct job *a, const struct job *b)
+{
+    return job_reads_from(a, b) || job_reads_from(b, a) || touches(a, OPERAND_D, b, OPERAND_D);
+}
+
+enum job_verdict job_verdict(const struct job *job, struct fault *ret_fault)
+{
+    enum job_verdict verdict = JOB_GO;
+
+    for (size_t i = 0; i < OPERAND_COUNT; i++) {
+        const struct memory *memory = job_memory(job, (enum operand_role)i);
+
+        if (memory && memory->state == MEMORY_LOST) {
+            (void)fault_set(ret_fault, memory->lost_status, operand_name((enum operand_role)i),
+                            "the memory is gone: %s", memory->lost_reason);
+            return JOB_FAIL;
+        }
+        if (memory && memory->state == MEMORY_WANTED)
+            verdict = JOB_WAIT;
+    }
+    if (job->kernel && job->kernel->state == KERNEL_FAILED) {
+        *ret_fault = job->kernel->fault;
+        return JOB_FAIL;
+    }
+    if (job->kernel && job->kernel->state != KERNEL_LOADED)
+        verdict = JOB_WAIT;
+    return verdict;
+}
+
+/* --- the command ----------------------------------------------------------------------------- */
+
+static uint64_t address(const struct job *job, enum operand_role role)
+{
+    const struct memory *memory = job_memory(job, role);
+    const struct job_operand *operand = &job->operand[role];
+
+    if (!memory)
+        return 0;
+    return memory->address + operand->offset + (operand->buffer ? 0 : operand->staging.offset);
+}
+
+static uint32_t host_flags(const struct job *job)
+{
+    static const uint32_t flags[OPERAND_COUNT] = {
+        [OPERAND_A] = GEMMD_JOB_HOST_A,
+        [OPERAND_B] = GEMMD_JOB_HOST_B,
+        [OPERAND_C] = GEMMD_JOB_HOST_C,
+        [OPERAND_D] = GEMMD_JOB_HOST_D,
+    };
+    uint32_t result = 0;
+
+    for (size_t i = 0; i < OPERAND_COUNT; i++) {
+        const struct memory *memory = job_memory(job, (enum operand_role)i);
+
+        if (memory && memory->kind == LINK_MEMORY_HOST)
+            result |= flags[i];
+    }
+    return result;
+}
+
+static void product_command(const struct job *job, struct gemmd_job *ret_gemm)
+{
+    const struct problem *p = &job->problem;
+
+    *ret_gemm = (struct gemmd_job){
+        .a = address(job, OPERAND_A),
+        .b = address(job, OPERAND_B),
+        .c = address(job, OPERAND_C),
+        .d = address(job, OPERAND_D),
+        .m = p->m,
+        .n = p->n,
+        .k = p->k,
+        .batch = p->batch,
+        .lda = p->operand[OPERAND_A].ld,
+        .ldb = p->operand[OPERAND_B].ld,
+        .ldc = p->operand[OPERAND_C].ld,
+        .ldd = p->operand[OPERAND_D].ld,
+        .stride_a = p->operand[OPERAND_A].stride,
+        .stride_b = p->operand[OPERAND_B].stride,
+        .stride_c = p->operand[OPERAND_C].stride,
+        .stride_d = p->operand[OPERAND_D].stride,
+        .alpha = p->alpha,
+        .beta = p->beta,
+        .input = p->input,
+        .output = p->output,
+        .flags = host_flags(job) | (p->trans_a ? GEMMD_JOB_TRANS_A : 0u) |
+                 (p->trans_b ? GEMMD_JOB_TRANS_B : 0u),
+    };
+}
+
+void job_command(const struct job *job, struct gemmd_command *ret_command)
+{
+    *ret_command = (struct gemmd_command){
+        .job = job->number,
+        .kernel = job->kernel ? job->kernel->id : 0,
+    };
+    if (job->kind == JOB_PRODUCT) {
+        ret_command->kind = GEMMD_COMMAND_GEMM;
+        product_command(job, &ret_command->body.gemm);
+        return;
+    }
+    ret_command->kind = job->kind == JOB_COPY ? GEMMD_COMMAND_COPY : GEMMD_COMMAND_ZERO;
+    ret_command->body.copy = (struct gemmd_copy){
+        .destination = address(job, OPERAND_D),
+        .source = address(job, OPERAND_A),
+        .size = job->operand[OPERAND_D].span,
+        .flags = host_flags(job) & (GEMMD_JOB_HOST_A | GEMMD_JOB_HOST_D),
+    };
+}

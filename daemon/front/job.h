@@ -1,0 +1,86 @@
+/*
+ * One job: a product, a copy or a clearing, from its request to its answer. It holds what it uses
+ * (buffers, staged bytes, charges) and gives everything back in job_free(), whatever happened.
+ *
+ * Owner: the queue from queue_submit() until it hands the job to `finished`. Thread: loop.
+ */
+#pragma once
+
+#include "../../proto/request.h"
+#include "../core/list.h"
+#include "../core/problem.h"
+#include "../plan/config.h"
+#include "buffer.h"
+#include "kernel.h"
+#include "quota.h"
+#include "staging.h"
+
+enum job_kind {
+    JOB_PRODUCT,
+    JOB_COPY, /* operand A to operand D */
+    JOB_ZERO, /* operand D */
+};
+
+enum job_state {
+    JOB_NEW,
+    JOB_WAITING, /* for an earlier job, memory or its kernel */
+    JOB_READY,   /* for its turn */
+    JOB_COMMITTED,
+};
+
+struct job_operand {
+    bool is_used;
+    uint64_t offset, span;         /* bytes in `buffer` or in the region */
+    struct buffer *buffer;         /* counted; NULL: staged */
+    struct staging_region staging; /* when there is no buffer */
+};
+
+struct job {
+    struct list session_link;  /* in session.jobs, in the order of requests */
+    struct list queue_link;    /* in one of the queue's lists, by state */
+    struct list *session_jobs; /* the head of that list; NULL once the client is gone */
+    struct session *session;   /* NULL once the client is gone */
+    struct charge charge, charge_inline;
+    uint32_t request;
+    enum method method;
+
+    enum job_kind kind;
+    struct problem problem; /* row-major, defaults filled, k = 0 when A and B are not read */
+    struct config config;
+    struct kernel *kernel; /* NULL: the worker needs none */
+    struct job_operand operand[OPERAND_COUNT];
+    struct buffer *made; /* METHOD_BUFFER_CREATE: the buffer to be answered; counted */
+
+    enum job_state state;
+    uint64_t number;     /* in commands and completions */
+    uint64_t link_index; /* of its command, when COMMITTED */
+    uint32_t blockers;   /* earlier jobs of this session that touch the same memory */
+    bool is_suspect;     /* was taken by a worker that died: runs alone until it passes */
+    bool awaits_kernel;  /* it was being compiled when the request came */
+    bool is_lost;        /* by a worker's death, while that is sorted out */
+    double estimate_seconds;
+    uint64_t received_ns;
+};
+
+struct job *job_new(void); /* NULL: no memory */
+struct job *job_free(struct job *job);
+
+/* What operand `role` is: after this the job counts as using it. Takes the buffer's reference. */
+void job_use_buffer(
+    struct job *job, enum operand_role role, struct buffer *buffer, uint64_t offset, uint64_t span);
+struct memory *job_memory(const struct job *job, enum operand_role role); /* NULL: not used */
+
+/* Whether the order of the two matters: one writes what the other touches. */
+bool job_conflicts(const struct job *a, const struct job *b);
+/* Whether `writer` writes what `job` reads. */
+bool job_reads_from(const struct job *job, const struct job *writer);
+
+enum job_verdict {
+    JOB_WAIT, /* memory or kernel on their way */
+    JOB_GO,
+    JOB_FAIL, /* the fault says why */
+};
+
+enum job_verdict job_verdict(const struct job *job, struct fault *ret_fault);
+/* As the current worker knows its memory; the verdict was GO. */
+void job_command(const struct job *job, struct gemmd_command *ret_command);
