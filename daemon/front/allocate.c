@@ -1,0 +1,212 @@
+/*
+ * buffer.create, register, open, free. Memory is there when the worker has mapped it, so the
+ * answers to create and register come then; on a device that does not hand out zeroed memory,
+ * after a clearing job of its own.
+ */
+#include "handlers.h"
+
+#include "../core/error.h"
+#include "server.h"
+
+#include <inttypes.h>
+
+static int answer_buffer(
+    struct session *session, uint32_t id, struct buffer *buffer, bool writable, bool maker)
+{
+    struct reply_buffer reply = {
+        .size = buffer->size,
+        .kind = buffer->kind,
+        .writable = writable,
+    };
+    cleanup(fd_closep) int fd = -1;
+    int r = buffer->kind == BUFFER_HOST ? buffer_export(buffer, writable, &fd) : 0;
+
+    if (r == 0)
+        r = handles_add(&session->handles, buffer, writable, maker, &reply.id);
+    if (r < 0)
+        return error_trace(r);
+    session_answer_buffer(session, id, &reply, steal(fd, -1));
+    return 0;
+}
+
+/* The creation of a buffer ended, well or not; its first reference is with us. */
+void allocate_answer(struct buffer *buffer, const struct fault *fault)
+{
+    struct session *session = steal(buffer->requester, NULL);
+    int r;
+
+    if (fault->status != STATUS_OK || !session) {
+        if (session)
+            session_answer_fault(session, buffer->request_id, fault);
+        buffer_forget_name(buffer);
+        (void)buffer_unref(buffer);
+        return;
+    }
+    buffer->is_made = true;
+    r = answer_buffer(session, buffer->request_id, buffer, buffer->memory.is_writable, true);
+    if (r < 0) {
+        buffer_forget_name(buffer);
+        (void)buffer_unref(buffer);
+        session_close(session, "an error of the daemon");
+    }
+}
+
+static int clear(struct session *session, struct buffer *buffer, struct fault *fault)
+{
+    struct job *job = job_new();
+    int r;
+
+    if (!job)
+        return error_origin(-ENOMEM);
+    r = quota_charge(&session->server->quota, session->uid, QUOTA_JOBS, 1, &job->charge, fault);
+    if (r != 0) {
+        (void)job_free(job);
+        return r;
+    }
+    job->session = session;
+    job->request = buffer->request_id;
+    job->method = METHOD_BUFFER_CREATE;
+    job->kind = JOB_ZERO;
+    job->received_ns = clock_now_ns();
+    job->made = buffer_ref(buffer);
+    job->estimate_seconds = 5e-6 + (double)buffer->size / 1e12;
+    job_use_buffer(job, OPERAND_D, buffer_ref(buffer), 0, buffer->size);
+    queue_submit(&session->server->queue, job, &session->jobs);
+    return 0;
+}
+
+/* MAPPED or LOST. Also called when a later worker mapped it again: nobody waits then. */
+static void memory_changed(struct memory *memory)
+{
+    struct buffer *buffer = container_of(memory, struct buffer, memory);
+    struct session *session = buffer->requester;
+    struct fault fault = FAULT_NONE;
+    bool is_zero;
+    int r;
+
+    if (buffer->is_made || buffer->is_clearing)
+        return;
+    if (memory->state == MEMORY_LOST)
+        (void)fault_set(&fault, memory->lost_status, "size", "%s", memory->lost_reason);
+    /* A new memfd is zero, and so is a CPU worker's device memory, which is one. */
+    is_zero =
+        memory->kind == LINK_MEMORY_HOST || buffer->table->worker->device.kind == LINK_DEVICE_CPU;
+    if (!session || is_zero || fault.status != STATUS_OK) {
+        allocate_answer(buffer, &fault);
+        return;
+    }
+    buffer->is_clearing = true;
+    r = clear(session, buffer, &fault);
+    if (r < 0)
+        (void)fault_set(&fault, STATUS_OUT_OF_MEMORY, "", "the daemon has no memory for a job");
+    if (r != 0)
+        allocate_answer(buffer, &fault);
+}
+
+void allocate_forget(struct server *server, struct session *session)
+{
+    list_for_each(cursor, &server->buffers.all)
+    {
+        struct buffer *buffer = container_of(cursor, struct buffer, link);
+
+        if (buffer->requester == session)
+            buffer->requester = NULL;
+    }
+}
+
+static int make(struct session *session,
+                uint32_t id,
+                const struct buffer_request *request,
+                struct fault *fault)
+{
+    struct buffer *buffer;
+    int r = buffer_new(&session->server->buffers, request, memory_changed, &buffer, fault);
+
+    if (r == BUFFER_E_FAULT)
+        return SESSION_E_FAULT;
+    if (r < 0)
+        return error_trace(r);
+    buffer->requester = session;
+    buffer->request_id = id;
+    return 0;
+}
+
+int allocate_create(struct session *session, const struct request *request, struct fault *fault)
+{
+    const struct request_buffer *body = &request->body.buffer;
+    const struct buffer_request wanted = {
+        .kind = body->kind,
+        .size = body->size,
+        .name = body->name_size > 0 ? body->name : NULL,
+        .name_size = body->name_size,
+        .mode = (mode_t)body->mode,
+        .is_writable = true,
+        .uid = session->uid,
+        .gid = session->gid,
+        .fd = -1,
+    };
+
+    return make(session, request->id, &wanted, fault);
+}
+
+int allocate_register(struct session *session,
+                      const struct request *request,
+                      int *fd,
+                      struct fault *fault)
+{
+    const struct request_buffer *body = &request->body.buffer;
+    const struct buffer_request wanted = {
+        .kind = BUFFER_HOST,
+        .size = body->size,
+        .mode = 0600,
+        .is_writable = body->writable,
+        .uid = session->uid,
+        .gid = session->gid,
+        .fd = *fd,
+    };
+    int r;
+
+    if (buffer_check_memfd(*fd, body->size, body->writable, fault) != STATUS_OK)
+        return SESSION_E_FAULT;
+    r = make(session, request->id, &wanted, fault);
+    if (r == 0)
+        *fd = -1;
+    return r;
+}
+
+int allocate_open(struct session *session, const struct request *request, struct fault *fault)
+{
+    const struct request_buffer *body = &request->body.buffer;
+    const struct buffer_request wanted = {
+        .name = body->name_size > 0 ? body->name : NULL,
+        .name_size = body->name_size,
+        .is_writable = body->writable,
+        .uid = session->uid,
+        .gid = session->gid,
+        .fd = -1,
+    };
+    struct buffer *buffer;
+    int r = buffer_open(&session->server->buffers, &wanted, &buffer, fault);
+
+    if (r == BUFFER_E_FAULT)
+        return SESSION_E_FAULT;
+    r = answer_buffer(session, request->id, buffer, body->writable, false);
+    if (r < 0)
+        (void)buffer_unref(buffer);
+    return error_trace(r);
+}
+
+int allocate_free(struct session *session, const struct request *request, struct fault *fault)
+{
+    struct handle *handle = handles_find(&session->handles, request->body.buffer.id);
+
+    if (!handle) {
+        (void)fault_set(fault, STATUS_NOT_FOUND, "buffer",
+                        "buffer is %" PRIu64 "; this connection has no such buffer",
+                        request->body.buffer.id);
+        return SESSION_E_FAULT;
+    }
+    handles_remove(&session->handles, handle, session->uid);
+    session_answer_empty(session, request->id);
+    return 0;
+}

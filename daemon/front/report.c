@@ -1,0 +1,236 @@
+/*
+ * status, stats, explain: what people and dashboards read. Names are stable; new ones are added.
+ */
+#include "handlers.h"
+
+#include "../core/error.h"
+#include "server.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+static void reply_map_freep(struct reply_map **map)
+{
+    *map = reply_map_free(*map);
+}
+
+static int answer_map(struct session *session, uint32_t id, const struct reply_map *map)
+{
+    cleanup(message_deinit) struct message message = MESSAGE_NULL;
+    int r = reply_encode_map(id, map, &message);
+
+    if (r < 0)
+        return error_trace(r);
+    session_answer(session, &message, -1);
+    return 0;
+}
+
+/* --- status ---------------------------------------------------------------------------------- */
+
+static void put_device(struct reply_map *map, const struct worker_process *worker)
+{
+    const struct link_device *device = &worker->device;
+
+    reply_map_open(map, "device");
+    reply_map_text(map, "selected_by", worker->selector);
+    if (worker->is_device_known) {
+        reply_map_text(map, "name", device->name);
+        reply_map_text(map, "kind", device->kind == LINK_DEVICE_CUDA ? "cuda" : "cpu");
+        reply_map_text(map, "uuid", device->uuid);
+        reply_map_text(map, "driver", device->driver);
+        reply_map_text(map, "note", device->note);
+        reply_map_unsigned(map, "compute_major", device->compute_major);
+        reply_map_unsigned(map, "compute_minor", device->compute_minor);
+        reply_map_unsigned(map, "multiprocessors", device->multiprocessors);
+        reply_map_unsigned(map, "memory_bytes", device->memory);
+    }
+    reply_map_close(map);
+}
+
+static void put_worker(struct reply_map *map, const struct worker_process *worker)
+{
+    reply_map_open(map, "worker");
+    reply_map_text(map, "state", worker_state_name(worker->state));
+    reply_map_unsigned(map, "pid", (uint64_t)worker->pid);
+    reply_map_unsigned(map, "starts", worker->starts);
+    reply_map_unsigned(map, "deaths", worker->deaths);
+    reply_map_text(map, "last_death", worker->died_of);
+    reply_map_close(map);
+}
+
+static void put_cache(struct reply_map *map, struct cache *cache)
+{
+    struct cache_statistics statistics;
+
+    cache_statistics(cache, &statistics);
+    reply_map_open(map, "cache");
+    reply_map_bool(map, "memory_only", statistics.is_memory_only);
+    reply_map_text(map, "directory", statistics.directory);
+    reply_map_text(map, "reason", statistics.reason);
+    reply_map_unsigned(map, "entries", statistics.entries);
+    reply_map_unsigned(map, "bytes", statistics.bytes);
+    reply_map_close(map);
+}
+
+static void put_use(struct reply_map *map, const struct server *server)
+{
+    reply_map_unsigned(map, "clients", server->session_count);
+    reply_map_unsigned(map, "jobs", server->queue.count);
+    reply_map_open(map, "buffers");
+    reply_map_unsigned(map, "count", server->buffers.count);
+    reply_map_unsigned(map, "host_bytes", server->quota.used[QUOTA_HOST_BYTES]);
+    reply_map_unsigned(map, "device_bytes", server->quota.used[QUOTA_DEVICE_BYTES]);
+    reply_map_unsigned(map, "staged_bytes", server->staging.bytes);
+    reply_map_close(map);
+}
+
+int report_status(struct session *session, const struct request *request, struct fault *fault)
+{
+    cleanup(reply_map_freep) struct reply_map *map = NULL;
+    struct server *server = session->server;
+    int r = reply_map_new(&map);
+
+    (void)fault;
+    if (r < 0)
+        return error_trace(r);
+    reply_map_text(map, "version", GEMMD_VERSION);
+    reply_map_unsigned(map, "pid", (uint64_t)getpid());
+    reply_map_real(map, "uptime_seconds", (double)(clock_now_ns() - server->started_ns) * 1e-9);
+    reply_map_text(map, "socket", server->options->socket);
+    reply_map_bool(map, "ready", worker_is_ready(&server->worker));
+    reply_map_bool(map, "draining", server->state != SERVER_RUNNING);
+    put_device(map, &server->worker);
+    put_worker(map, &server->worker);
+    put_cache(map, server->cache);
+    put_use(map, server);
+    return error_trace(answer_map(session, request->id, map));
+}
+
+/* --- stats ----------------------------------------------------------------------------------- */
+
+static void
+put_histogram(struct reply_map *map, const char *name, const struct stats_histogram *histogram)
+{
+    reply_map_open(map, name);
+    reply_map_unsigned(map, "count", histogram->count);
+    reply_map_unsigned(map, "p50_ns", stats_quantile(histogram, 0.5));
+    reply_map_unsigned(map, "p90_ns", stats_quantile(histogram, 0.9));
+    reply_map_unsigned(map, "p99_ns", stats_quantile(histogram, 0.99));
+    reply_map_close(map);
+}
+
+static void put_products(struct reply_map *map, const struct stats *stats)
+{
+    reply_map_open(map, "products");
+    for (unsigned i = 0; i < STATS_STATUSES; i++) {
+        if (stats->products_by_status[i] > 0 || i == STATUS_OK)
+            reply_map_unsigned(map, status_name((enum status)i), stats->products_by_status[i]);
+    }
+    reply_map_close(map);
+    reply_map_open(map, "products_by_dtype");
+    for (enum dtype dtype = DTYPE_BF16; dtype < DTYPE_COUNT; dtype++) {
+        if (stats->products_by_input[dtype] > 0)
+            reply_map_unsigned(map, dtype_name(dtype), stats->products_by_input[dtype]);
+    }
+    reply_map_close(map);
+}
+
+static void put_compiles(struct reply_map *map, const struct server *server)
+{
+    struct compiler_statistics compiles;
+    struct cache_statistics cache;
+
+    compiler_statistics(server->compiler, &compiles);
+    cache_statistics(server->cache, &cache);
+    reply_map_open(map, "compiles");
+    reply_map_unsigned(map, "requests", compiles.requests);
+    reply_map_unsigned(map, "compiled", compiles.compiled);
+    reply_map_unsigned(map, "failed", compiles.failed);
+    reply_map_unsigned(map, "timeouts", compiles.timeouts);
+    reply_map_unsigned(map, "crashes", compiles.crashes);
+    reply_map_real(map, "seconds", compiles.compile_seconds);
+    reply_map_close(map);
+    reply_map_open(map, "cache");
+    reply_map_unsigned(map, "hits", cache.hits);
+    reply_map_unsigned(map, "misses", cache.misses);
+    reply_map_unsigned(map, "stores", cache.stores);
+    reply_map_unsigned(map, "removed_damaged", cache.removed_damaged);
+    reply_map_unsigned(map, "removed_old", cache.removed_old);
+    reply_map_unsigned(map, "failures", cache.failures);
+    reply_map_close(map);
+}
+
+static void put_bytes(struct reply_map *map, const struct server *server)
+{
+    uint64_t received = server->stats.received_bytes, sent = server->stats.sent_bytes;
+
+    list_for_each(cursor, &server->sessions)
+    {
+        const struct session *session = container_of(cursor, struct session, link);
+
+        received += session->socket.received_bytes;
+        sent += session->socket.sent_bytes;
+    }
+    reply_map_unsigned(map, "received_bytes", received);
+    reply_map_unsigned(map, "sent_bytes", sent);
+}
+
+int report_stats(struct session *session, const struct request *request, struct fault *fault)
+{
+    cleanup(reply_map_freep) struct reply_map *map = NULL;
+    const struct server *server = session->server;
+    const struct stats *stats = &server->stats;
+    int r = reply_map_new(&map);
+
+    (void)fault;
+    if (r < 0)
+        return error_trace(r);
+    reply_map_unsigned(map, "requests", stats->requests);
+    reply_map_unsigned(map, "connections", stats->connections);
+    reply_map_unsigned(map, "refused_connections", stats->refused_connections);
+    reply_map_unsigned(map, "violations", stats->violations);
+    put_bytes(map, server);
+    put_products(map, stats);
+    reply_map_unsigned(map, "copies", stats->copies);
+    reply_map_unsigned(map, "copied_bytes", stats->copied_bytes);
+    reply_map_unsigned(map, "replayed", stats->replayed);
+    reply_map_unsigned(map, "faulted", stats->suspects_guilty);
+    reply_map_unsigned(map, "worker_starts", server->worker.starts);
+    reply_map_unsigned(map, "worker_deaths", server->worker.deaths);
+    reply_map_unsigned(map, "link_system_calls", worker_system_calls(&server->worker));
+    put_compiles(map, server);
+    put_histogram(map, "queued", &stats->queued);
+    put_histogram(map, "device", &stats->device);
+    return error_trace(answer_map(session, request->id, map));
+}
+
+/* --- explain --------------------------------------------------------------------------------- */
+
+int report_explain(struct session *session,
+                   uint32_t id,
+                   const struct problem *problem,
+                   const struct plan *plan)
+{
+    cleanup(reply_map_freep) struct reply_map *map = NULL;
+    bool is_empty = problem_is_empty(problem);
+    char text[CONFIG_TEXT_MAX] = "";
+    int r = reply_map_new(&map);
+
+    if (r < 0)
+        return error_trace(r);
+    if (!is_empty)
+        config_to_text(&plan->config, text);
+    reply_map_text(map, "configuration", text);
+    reply_map_unsigned(map, "epoch", 0);
+    reply_map_text(map, "reason", plan->reason);
+    reply_map_text(map, "device", session->server->worker.device.name);
+    reply_map_real(map, "flop", is_empty ? 0 : problem_flop(problem));
+    reply_map_real(map, "predicted_seconds", plan->predicted_seconds);
+    reply_map_real(map, "tensor_seconds", plan->tensor_seconds);
+    reply_map_real(map, "l2_seconds", plan->l2_seconds);
+    reply_map_real(map, "memory_seconds", plan->memory_seconds);
+    reply_map_real(map, "fixed_seconds", plan->fixed_seconds);
+    reply_map_real(map, "wave_efficiency", plan->wave_efficiency);
+    reply_map_unsigned(map, "tiles", plan->tiles);
+    return error_trace(answer_map(session, id, map));
+}
