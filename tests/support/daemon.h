@@ -1,0 +1,40 @@
+/*
+ * A private daemon for one test: its own directory, socket and cache, on $GEMMD_TEST_DEVICE (cpu
+ * when unset). The binary is $GEMMD_TEST_DAEMON or the build's.
+ *
+ * Failing to start or to stop in order fails the test.
+ */
+#pragma once
+
+#include "../../client/gemmd.h"
+#include "../../daemon/core/std.h"
+#include <sys/types.h>
+
+struct test_daemon {
+    pid_t pid;
+    char directory[64];
+    char socket[96];
+    char cache[96];
+    char log[96];
+};
+
+/* `arguments` (NULL, or ended by NULL) come last, so that they win. Returns when requests are
+ * served. */
+void test_daemon_start(struct test_daemon *daemon, const char *const *arguments);
+/* For one that is expected to fail: returns its exit status. */
+int test_daemon_start_failing(struct test_daemon *daemon, const char *const *arguments);
+/* SIGTERM; asserts that it ends with status 0 and removes the directory. */
+void test_daemon_stop(struct test_daemon *daemon);
+/* Waits for the end of a daemon that was told to end; its exit status. */
+int test_daemon_wait(struct test_daemon *daemon);
+void test_daemon_remove(struct test_daemon *daemon); /* the directory */
+
+gemmd *test_daemon_connect(const struct test_daemon *daemon);
+const char *test_device(void); /* "cpu" */
+bool test_device_is_cpu(void);
+
+/* A number from the JSON of status or stats: "worker", "pid"; `group` NULL: top level. */
+double test_status_number(gemmd *connection, const char *group, const char *name);
+double test_stats_number(gemmd *connection, const char *group, const char *name);
+/* Whether the daemon's log contains a text. */
+bool test_daemon_logged(const struct test_daemon *daemon, const char *text);
