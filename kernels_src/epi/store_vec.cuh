@@ -46,14 +46,32 @@ DEVICE void st_global_bits(u64 g_address, u64 bits)
     st_global_u64(g_address, bits);
 }
 
-DEVICE void regs_from_slab(scalar &r, u32 s_address)
+template <int COUNT> union accumulator_bits {
+    scalar values[COUNT];
+    u32 words[COUNT * sizeof(scalar) / 4];
+    u32 quads[(COUNT * sizeof(scalar) + 15) / 16][4];
+};
+
+/* COUNT accumulators of one slab row, 16 bytes or one of them at a time. */
+template <int COUNT> DEVICE void regs_from_slab(scalar (&r)[COUNT], u32 s_address)
 {
-    if constexpr (sizeof(scalar) == 8)
-        r = ld_shared_f64(s_address);
-    else if constexpr (cfg::input == cfg::int8)
-        r = ld_shared_u32(s_address);
-    else
-        r = __uint_as_float(ld_shared_u32(s_address));
+    if constexpr (COUNT == 1 && sizeof(scalar) == 8) {
+        r[0] = ld_shared_f64(s_address);
+    } else if constexpr (COUNT == 1) {
+        accumulator_bits<1> bits;
+
+        bits.words[0] = ld_shared_u32(s_address);
+        r[0] = bits.values[0];
+    } else {
+        accumulator_bits<COUNT> bits;
+
+#pragma unroll
+        for (int i = 0; i < COUNT * (int)sizeof(scalar) / 16; i++)
+            ld_shared_v4_u32(bits.quads[i], s_address + i * 16);
+#pragma unroll
+        for (int e = 0; e < COUNT; e++)
+            r[e] = bits.values[e];
+    }
 }
 
 DEVICE u64 element_address(u64 g_base, i64 ld, int row, int col)
@@ -110,10 +128,7 @@ gmem_from_slab_chunks(const window &to, const epilogue &op, u32 s_slab, int slab
 
         if (row >= to.rows || col >= to.cols)
             continue;
-#pragma unroll
-        for (int e = 0; e < out_chunk; e++)
-            regs_from_slab(r_accum[e],
-                           s_slab + slab_row * smem::slab_pitch + (col + e) * (int)sizeof(scalar));
+        regs_from_slab(r_accum, slab_address(s_slab, slab_row, col));
         if (col + out_chunk <= to.cols) {
             gmem_from_slab_chunk(to, op, row, col, r_accum);
             continue;
@@ -133,12 +148,12 @@ gmem_from_slab_elements(const window &to, const epilogue &op, u32 s_slab, int sl
     for (int i = lane; i < smem::slab_rows * cfg::warp_n; i += 32) {
         int slab_row = i / cfg::warp_n, col = i % cfg::warp_n;
         int row = WARP::slab_row(slab, slab_row);
-        scalar r_accum;
+        scalar r_accum[1];
 
         if (row >= to.rows || col >= to.cols)
             continue;
-        regs_from_slab(r_accum, s_slab + slab_row * smem::slab_pitch + col * (int)sizeof(scalar));
-        gmem_from_slab_element(to, op, row, col, r_accum);
+        regs_from_slab(r_accum, slab_address(s_slab, slab_row, col));
+        gmem_from_slab_element(to, op, row, col, r_accum[0]);
     }
 }
 

@@ -77,9 +77,7 @@ template <int M, int N> struct warp_tile<cfg::unit_mma_64, M, N> {
         for (int i = 0; i < 2; i++)
 #pragma unroll
             for (int j = 0; j < N / 8; j++)
-#pragma unroll
-                for (int e = 0; e < 2; e++)
-                    smem_from_accum_at(s_slab, i * 8 + g, j * 8 + t * 2 + e,
-                                       accum[slab * 2 + i][j][e]);
+                smem_from_accum_2(s_slab, i * 8 + g, j * 8 + t * 2, accum[slab * 2 + i][j][0],
+                                  accum[slab * 2 + i][j][1]);
     }
 };

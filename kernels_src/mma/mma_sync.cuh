@@ -157,9 +157,17 @@ template <int UNIT, int M, int N> struct warp_tile_mma {
 #pragma unroll
         for (int j = 0; j < N / 8; j++)
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                smem_from_accum_at(s_slab, g + e / 2 * 8, index_of(permutes_cols, j, t * 2 + e % 2),
-                                   accum[slab][j][e]);
+            for (int low = 0; low < 2; low++) {
+                int row = low * 8 + g, col = index_of(permutes_cols, j, t * 2);
+                const scalar *r = accum[slab][j] + low * 2;
+
+                if constexpr (permutes_cols) {
+                    smem_from_accum_1(s_slab, row, col, r[0]);
+                    smem_from_accum_1(s_slab, row, index_of(true, j, t * 2 + 1), r[1]);
+                } else {
+                    smem_from_accum_2(s_slab, row, col, r[0], r[1]);
+                }
+            }
     }
 };
 

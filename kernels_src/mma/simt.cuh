@@ -97,7 +97,7 @@ template <int M, int N> struct warp_tile<cfg::unit_simt, M, N> {
         for (int i = 0; i < 4; i++)
 #pragma unroll
             for (int j = 0; j < cols; j++)
-                smem_from_accum_at(s_slab, i * lanes_m + lane_m,
-                                   simt_index<tile_b>(lanes_n, lane_n, j), accum[slab * 4 + i][j]);
+                smem_from_accum_1(s_slab, i * lanes_m + lane_m,
+                                  simt_index<tile_b>(lanes_n, lane_n, j), accum[slab * 4 + i][j]);
     }
 };

@@ -27,17 +27,29 @@ struct warp_slot {
     u32 s_a, s_b;
 };
 
-DEVICE void smem_from_accum_at(u32 s_slab, int row, int col, float value)
+DEVICE u32 slab_address(u32 s_slab, int row, int col)
 {
-    st_shared_f32(s_slab + row * smem::slab_pitch + col * 4, value);
+    return s_slab + row * smem::slab_pitch + col * cfg::accumulator_size;
 }
 
-DEVICE void smem_from_accum_at(u32 s_slab, int row, int col, u32 value)
+/* One accumulator to its place in the slab. */
+DEVICE void smem_from_accum_1(u32 s_slab, int row, int col, scalar r)
 {
-    st_shared_u32(s_slab + row * smem::slab_pitch + col * 4, value);
+    if constexpr (cfg::unit == cfg::unit_mma_8)
+        st_shared_u32(slab_address(s_slab, row, col), (u32)r);
+    else if constexpr (cfg::unit == cfg::unit_mma_64)
+        st_shared_f64(slab_address(s_slab, row, col), r);
+    else
+        st_shared_f32(slab_address(s_slab, row, col), (float)r);
 }
 
-DEVICE void smem_from_accum_at(u32 s_slab, int row, int col, double value)
+/* Two of neighbouring columns, the first of them even. */
+DEVICE void smem_from_accum_2(u32 s_slab, int row, int col, scalar r0, scalar r1)
 {
-    st_shared_f64(s_slab + row * smem::slab_pitch + col * 8, value);
+    if constexpr (cfg::unit == cfg::unit_mma_8)
+        st_shared_v2_u32(slab_address(s_slab, row, col), (u32)r0, (u32)r1);
+    else if constexpr (cfg::unit == cfg::unit_mma_64)
+        st_shared_v2_f64(slab_address(s_slab, row, col), r0, r1);
+    else
+        st_shared_v2_f32(slab_address(s_slab, row, col), (float)r0, (float)r1);
 }

@@ -62,6 +62,21 @@ DEVICE void st_shared_f64(u32 s_address, double b)
     asm volatile("st.shared.f64 [%0], %1;" ::"r"(s_address), "d"(b) : "memory");
 }
 
+DEVICE void st_shared_v2_f32(u32 s_address, float b0, float b1)
+{
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(s_address), "f"(b0), "f"(b1) : "memory");
+}
+
+DEVICE void st_shared_v2_u32(u32 s_address, u32 b0, u32 b1)
+{
+    asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(s_address), "r"(b0), "r"(b1) : "memory");
+}
+
+DEVICE void st_shared_v2_f64(u32 s_address, double b0, double b1)
+{
+    asm volatile("st.shared.v2.f64 [%0], {%1, %2};" ::"r"(s_address), "d"(b0), "d"(b1) : "memory");
+}
+
 DEVICE void st_shared_v4_u32(u32 s_address, const u32 (&b)[4])
 {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(s_address), "r"(b[0]), "r"(b[1]),

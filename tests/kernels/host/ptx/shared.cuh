@@ -47,6 +47,28 @@ inline void st_shared_f64(u32 s_address, double b)
     host::shared_store(s_address, b);
 }
 
+template <typename T> inline void st_shared_v2(u32 s_address, T b0, T b1)
+{
+    T both[2] = {b0, b1};
+
+    memcpy(host::shared(s_address, sizeof both), both, sizeof both);
+}
+
+inline void st_shared_v2_f32(u32 s_address, float b0, float b1)
+{
+    st_shared_v2(s_address, b0, b1);
+}
+
+inline void st_shared_v2_u32(u32 s_address, u32 b0, u32 b1)
+{
+    st_shared_v2(s_address, b0, b1);
+}
+
+inline void st_shared_v2_f64(u32 s_address, double b0, double b1)
+{
+    st_shared_v2(s_address, b0, b1);
+}
+
 inline void st_shared_v4_u32(u32 s_address, const u32 (&b)[4])
 {
     memcpy(host::shared(s_address, 16), b, 16);

@@ -1,0 +1,208 @@
+#include "../../daemon/plan/plan.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static const struct plan_device h200 = {
+    .arch = 90,
+    .multiprocessors = 132,
+    .shared_memory_per_block = 232448,
+    .l2_cache = 60ull << 20,
+    .clock_hz = 1.98e9,
+    .memory_bytes_per_second = 4.8e12,
+};
+
+static const uint64_t aligned[OPERAND_COUNT];
+
+static struct problem product(enum dtype input, enum dtype output, int64_t m, int64_t n, int64_t k)
+{
+    struct problem problem = {
+        .input = input,
+        .output = output,
+        .m = m,
+        .n = n,
+        .k = k,
+        .batch = 1,
+        .alpha = 1,
+    };
+
+    for (int role = 0; role < OPERAND_COUNT; role++)
+        problem.operand[role] = (struct problem_operand){PROBLEM_DEFAULT, PROBLEM_DEFAULT};
+    problem_fill_defaults(&problem);
+    return problem;
+}
+
+static struct plan choose(const struct problem *problem, const uint64_t address[OPERAND_COUNT])
+{
+    struct plan plan = {0};
+    struct fault fault = FAULT_NONE;
+
+    cr_assert_eq(plan_choose(problem, address, &h200, &plan, &fault), STATUS_OK);
+    return plan;
+}
+
+Test(plan, gives_the_same_answer_to_the_same_question)
+{
+    struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 1000, 1000, 1000);
+    struct plan first = choose(&problem, aligned), again = choose(&problem, aligned);
+
+    cr_assert(config_equal(&first.config, &again.config));
+    cr_assert_str_eq(first.reason, again.reason);
+}
+
+Test(plan, does_not_depend_on_scalars_but_for_what_they_read)
+{
+    struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 4096, 4096, 4096);
+    struct plan one = choose(&problem, aligned), other;
+
+    problem.alpha = -3.5;
+    other = choose(&problem, aligned);
+    cr_assert(config_equal(&one.config, &other.config));
+}
+
+Test(plan, takes_large_tiles_for_large_products_and_small_ones_for_small)
+{
+    struct problem large = product(DTYPE_BF16, DTYPE_BF16, 4096, 4096, 4096);
+    struct problem small = product(DTYPE_BF16, DTYPE_BF16, 256, 256, 256);
+
+    cr_assert_eq(choose(&large, aligned).config.tile_m, 128);
+    cr_assert_eq(choose(&small, aligned).config.tile_m, 64);
+}
+
+Test(plan, predicts_more_time_for_more_work)
+{
+    double last = 0;
+
+    for (int64_t k = 64; k <= 65536; k *= 4) {
+        struct problem problem = product(DTYPE_FP16, DTYPE_FP16, 2048, 2048, k);
+        struct plan plan = choose(&problem, aligned);
+
+        cr_assert_gt(plan.predicted_seconds, last);
+        last = plan.predicted_seconds;
+    }
+}
+
+Test(plan, answers_every_pair_layout_and_alignment_of_every_architecture)
+{
+    static const uint32_t archs[] = {80, 86, 87, 89, 90, 100, 103, 120};
+
+    static const enum dtype pairs[][2] = {
+        {DTYPE_BF16, DTYPE_BF16},  {DTYPE_BF16, DTYPE_FP32}, {DTYPE_FP16, DTYPE_FP16},
+        {DTYPE_FP16, DTYPE_FP32},  {DTYPE_FP32, DTYPE_FP32}, {DTYPE_FP64, DTYPE_FP64},
+        {DTYPE_INT8, DTYPE_INT32},
+    };
+    struct fault fault = FAULT_NONE;
+    struct plan plan;
+
+    for (size_t i = 0; i < ARRAY_SIZE(archs) * ARRAY_SIZE(pairs) * 8; i++) {
+        struct plan_device device = {
+            .arch = archs[i / 8 % ARRAY_SIZE(archs)],
+            .multiprocessors = 16,
+            .shared_memory_per_block = 99 * 1024,
+        };
+        const enum dtype *pair = pairs[i / 8 / ARRAY_SIZE(archs)];
+        struct problem problem = product(pair[0], pair[1], 48, 48, 48);
+        bool is_aligned = i & 4;
+
+        problem.trans_a = i & 1;
+        problem.trans_b = i & 2;
+        if (!is_aligned)
+            problem.operand[OPERAND_A].ld = 49;
+        cr_assert_eq(plan_choose(&problem, aligned, &device, &plan, &fault), STATUS_OK);
+        cr_assert_eq(plan.config.arch, device.arch);
+        cr_assert_eq(plan.config.input, pair[0]);
+        cr_assert_eq(plan.config.output, pair[1]);
+        cr_assert_eq(plan.config.trans_a, problem.trans_a);
+        cr_assert_eq(plan.config.trans_b, problem.trans_b);
+        cr_assert_eq(plan.config.copy, is_aligned ? CONFIG_COPY_V16 : CONFIG_COPY_ELEMENT);
+        cr_assert_gt(strlen(plan.reason), 0);
+        cr_assert_eq(plan.reason[strlen(plan.reason) - 1], '.');
+    }
+}
+
+Test(plan, copies_elements_as_soon_as_one_row_of_any_operand_is_off)
+{
+    for (int role = OPERAND_A; role < OPERAND_COUNT; role++) {
+        struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 64, 64, 64);
+        uint64_t address[OPERAND_COUNT] = {0};
+
+        problem.beta = 1;
+        problem.batch = 2;
+        cr_assert(plan_rows_are_aligned(&problem, address, 16));
+        address[role] = 2;
+        cr_assert_not(plan_rows_are_aligned(&problem, address, 16));
+        address[role] = 32;
+        cr_assert(plan_rows_are_aligned(&problem, address, 16));
+        problem.operand[role].ld++;
+        cr_assert_not(plan_rows_are_aligned(&problem, address, 16));
+        problem.operand[role].ld--;
+        problem.operand[role].stride += 4;
+        cr_assert_not(plan_rows_are_aligned(&problem, address, 16));
+        cr_assert_eq(choose(&problem, address).config.copy, CONFIG_COPY_ELEMENT);
+    }
+}
+
+Test(plan, ignores_the_alignment_of_what_is_not_read_or_has_no_second_row)
+{
+    struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 64, 64, 64);
+    uint64_t address[OPERAND_COUNT] = {[OPERAND_C] = 2};
+
+    cr_assert(plan_rows_are_aligned(&problem, address, 16), "beta = 0: C is not read");
+    problem.beta = 1;
+    cr_assert_not(plan_rows_are_aligned(&problem, address, 16));
+    problem.beta = 0;
+    problem.k = 0;
+    address[OPERAND_A] = address[OPERAND_B] = 1;
+    cr_assert(plan_rows_are_aligned(&problem, address, 16), "k = 0: A and B are not read");
+    problem = product(DTYPE_BF16, DTYPE_BF16, 1, 64, 64);
+    problem.operand[OPERAND_A].ld = 65;
+    cr_assert(plan_rows_are_aligned(&problem, aligned, 16), "one row: no other one to misalign");
+}
+
+Test(plan, names_the_operand_that_prevents_wide_copies)
+{
+    struct problem problem = product(DTYPE_FP32, DTYPE_FP32, 64, 64, 64);
+
+    problem.operand[OPERAND_B].ld = 65;
+    cr_assert_not_null(strstr(choose(&problem, aligned).reason, "rows of b"));
+}
+
+Test(plan, survives_the_largest_problem_that_can_be_named)
+{
+    struct problem problem = product(DTYPE_INT8, DTYPE_INT32, 1ll << 40, 1ll << 40, 1ll << 40);
+    struct plan plan;
+
+    problem.batch = 1ll << 40;
+    plan = choose(&problem, aligned);
+    cr_assert_gt(plan.predicted_seconds, 0);
+    cr_assert_eq(plan.tiles, UINT64_MAX);
+}
+
+Test(plan, sends_everything_to_the_blas_of_a_cpu)
+{
+    struct plan_device cpu = {.is_cpu = true, .multiprocessors = 2};
+    struct problem problem = product(DTYPE_FP64, DTYPE_FP64, 33, 65, 7);
+    struct fault fault = FAULT_NONE;
+    struct plan plan;
+    char text[CONFIG_TEXT_MAX];
+
+    problem.trans_b = true;
+    cr_assert_eq(plan_choose(&problem, aligned, &cpu, &plan, &fault), STATUS_OK);
+    config_to_text(&plan.config, text);
+    cr_assert_str_eq(text, "cpu.fp64.fp64.nt");
+}
+
+Test(plan, refuses_an_architecture_it_has_no_kernel_for)
+{
+    struct plan_device device = h200;
+    struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 64, 64, 64);
+    struct fault fault = FAULT_NONE;
+    struct plan plan;
+
+    device.arch = 0;
+    cr_assert_eq(plan_choose(&problem, aligned, &device, &plan, &fault), STATUS_UNSUPPORTED);
+    cr_assert_not_null(strstr(fault.message, "architecture"));
+    device = h200;
+    device.shared_memory_per_block = 4096;
+    cr_assert_eq(plan_choose(&problem, aligned, &device, &plan, &fault), STATUS_UNSUPPORTED);
+}
