@@ -6,6 +6,10 @@
 
 #include "request.h"
 
+/* Of a reply that answers no request: the last message before the daemon ends a connection that
+ * broke the protocol or that it cannot serve. No request has this id. */
+#define REPLY_ID_LAST UINT32_MAX
+
 #define REPLY_CONFIGURATION_MAX 96 /* canonical text with its zero, as CONFIG_TEXT_MAX */
 
 struct reply_hello {

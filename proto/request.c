@@ -7,6 +7,7 @@
 
 #include "../daemon/core/error.h"
 #include "fields.h"
+#include "reply.h"
 #include "scan.h"
 #include <stdio.h>
 #include <string.h>
@@ -170,6 +171,14 @@ static void decode_gemm(struct fields *fields, struct request *request)
 
 /* --- buffers --------------------------------------------------------------------------------- */
 
+static bool is_name(const msgpack_object_str *text)
+{
+    for (uint32_t i = 0; i < text->size; i++)
+        if (text->ptr[i] <= 0x20 || text->ptr[i] > 0x7e || text->ptr[i] == '/')
+            return false;
+    return true;
+}
+
 static void
 decode_name(struct fields *fields, enum presence presence, struct request_buffer *buffer)
 {
@@ -177,8 +186,9 @@ decode_name(struct fields *fields, enum presence presence, struct request_buffer
     msgpack_object_str name = {0};
 
     fields_text(fields, "name", presence, range, &name);
-    if (name.size > 0 && (!text_is_printable(&name) || memchr(name.ptr, '/', name.size) != NULL))
-        fields_refuse(fields, "name", fields_find(fields, "name"), "printable ASCII without \"/\"");
+    if (!is_name(&name))
+        fields_refuse(fields, "name", fields_find(fields, "name"),
+                      "printable ASCII without space and \"/\"");
     buffer->name = name.ptr;
     buffer->name_size = name.size;
 }
@@ -368,7 +378,7 @@ static bool is_request(const msgpack_object *object)
         return false;
     part = object->via.array.ptr;
     return part[0].type == MSGPACK_OBJECT_POSITIVE_INTEGER && part[0].via.u64 == 0 &&
-           part[1].type == MSGPACK_OBJECT_POSITIVE_INTEGER && part[1].via.u64 <= UINT32_MAX &&
+           part[1].type == MSGPACK_OBJECT_POSITIVE_INTEGER && part[1].via.u64 < REPLY_ID_LAST &&
            part[2].type == MSGPACK_OBJECT_STR;
 }
 

@@ -63,7 +63,7 @@ enum buffer_kind {
     BUFFER_DEVICE = 2,
 };
 
-#define BUFFER_NAME_MAX     64   /* bytes, printable ASCII without '/' */
+#define BUFFER_NAME_MAX     64   /* bytes, printable ASCII without space and '/' */
 #define BUFFER_MODE_DEFAULT 0600 /* of a named buffer */
 
 #define REQUEST_CLIENT_MAX        128 /* bytes of hello's client text: a log line holds it */

@@ -96,7 +96,7 @@ void socket_refuse(struct socket *socket, const char *sentence)
     struct fault fault;
 
     fault_set(&fault, STATUS_PROTOCOL, "", "%s", sentence);
-    if (reply_encode_fault(SOCKET_REFUSAL_ID, &fault, &message) == 0)
+    if (reply_encode_fault(REPLY_ID_LAST, &fault, &message) == 0)
         socket_send(socket, &message, -1);
     socket_close(socket, sentence);
 }

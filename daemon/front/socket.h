@@ -19,8 +19,6 @@
 #define SOCKET_QUEUE_PAUSE (32u << 20) /* bytes: two largest replies */
 #define SOCKET_QUEUE_MAX   (64u << 20) /* bytes: what one slow reader can hold of our memory */
 
-#define SOCKET_REFUSAL_ID UINT32_MAX /* of the last message; no request has it */
-
 struct socket;
 
 struct socket_operations {
@@ -61,7 +59,7 @@ int socket_init(struct socket *socket,
 /* Queues a frame; takes the message's bytes. `fd` >= 0 travels with it and is consumed. Tries to
  * write at once. On a closing socket the message and the descriptor are only freed. May close. */
 void socket_send(struct socket *socket, struct message *message, int fd);
-/* Sends a last fault (status PROTOCOL, id SOCKET_REFUSAL_ID) as far as the peer takes it at once,
+/* Sends a last fault (status PROTOCOL, id REPLY_ID_LAST) as far as the peer takes it at once,
  * and closes: for a frame or message that breaks the protocol. `sentence` has static lifetime. */
 void socket_refuse(struct socket *socket, const char *sentence);
 /* Stops and resumes reading: the session's own bound on requests in flight. While reading is

@@ -432,7 +432,8 @@ Test(request, names_the_argument_of_the_other_methods)
     expect_fault("buffer.create", FIELDS({"kind", "shost"}, {"size", "i1"}, {"mode", "i01000"}),
                  "mode", "to 511");
     expect_fault("buffer.create", FIELDS({"kind", "shost"}, {"size", "i1"}, {"name", "sa/b"}),
-                 "name", "without \"/\"");
+                 "name", "and \"/\"");
+    expect_fault("buffer.open", FIELDS({"name", "sa b"}), "name", "without space");
     expect_fault("buffer.create", FIELDS({"kind", "shost"}, {"size", "i1"}, {"name", long_text}),
                  "name", "1 to 64 bytes");
     expect_fault("buffer.open", FIELDS({"name", "s"}), "name", "1 to 64 bytes");
@@ -490,6 +491,8 @@ Test(request, tells_what_is_no_request_at_all)
     cr_expect_eq(decode_bytes(BYTES(0x94, 0, 1, 5, 0x90)), REQUEST_E_MALFORMED);
     cr_expect_eq(decode_bytes(BYTES(0x94, 0, 0xcf, 0, 0, 0, 1, 0, 0, 0, 0, 0xa1, 'x', 0x90)),
                  REQUEST_E_MALFORMED);
+    cr_expect_eq(decode_bytes(BYTES(0x94, 0, 0xce, 0xff, 0xff, 0xff, 0xff, 0xa1, 'x', 0x90)),
+                 REQUEST_E_MALFORMED); /* the id of the daemon's last message */
     cr_expect_eq(decode_bytes(BYTES(0x94, 0, 1, 0xa6, 's', 't', 'a', 't', 'u', 's', 0x90, 0xc0)),
                  REQUEST_E_MALFORMED); /* something behind it */
 }
@@ -531,7 +534,7 @@ static struct request round_trip(const struct request *request, struct message *
 Test(request, comes_back_from_its_own_encoding)
 {
     struct message message = MESSAGE_NULL;
-    struct request given = {.id = UINT32_MAX, .method = METHOD_GEMM}, got;
+    struct request given = {.id = UINT32_MAX - 1, .method = METHOD_GEMM}, got;
     struct request_gemm *gemm = &given.body.gemm;
 
     gemm->problem = (struct problem){.input = DTYPE_FP16,

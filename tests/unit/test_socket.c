@@ -258,7 +258,7 @@ static void expect_refusal(const char *words)
     cr_assert_gt(n, FRAME_HEADER_SIZE);
     cr_assert_eq(frame_decode(bytes, FRAME_LENGTH_MAX, &header), 0);
     cr_assert_eq(reply_decode(bytes + FRAME_HEADER_SIZE, header.length, &reply), 0);
-    cr_assert_eq(reply.id, SOCKET_REFUSAL_ID);
+    cr_assert_eq(reply.id, REPLY_ID_LAST);
     cr_assert_eq(reply.fault.status, STATUS_PROTOCOL);
     cr_assert_str_eq(reply.fault.message, f.reason);
 }
