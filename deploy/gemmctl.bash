@@ -1,0 +1,48 @@
+# bash completion for gemmctl(1); installed as share/bash-completion/completions/gemmctl
+
+_gemmctl() {
+    local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command= i
+    local types='bf16 fp16 fp32 fp64 int8' archs='80 86 87 89 90 100 103 120'
+    local common='--socket --progress --help'
+
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        case ${COMP_WORDS[i]} in
+        --socket) ((i++)) ;;
+        -*) ;;
+        *)
+            command=${COMP_WORDS[i]}
+            break
+            ;;
+        esac
+    done
+
+    case $previous in
+    --socket | --c | -o | --output) mapfile -t COMPREPLY < <(compgen -f -- "$current") && return ;;
+    --kernels) mapfile -t COMPREPLY < <(compgen -d -- "$current") && return ;;
+    --dtype) mapfile -t COMPREPLY < <(compgen -W "$types" -- "$current") && return ;;
+    --out-dtype) mapfile -t COMPREPLY < <(compgen -W "$types int32" -- "$current") && return ;;
+    --layout) mapfile -t COMPREPLY < <(compgen -W 'nn nt tn tt' -- "$current") && return ;;
+    --arch) mapfile -t COMPREPLY < <(compgen -W "$archs" -- "$current") && return ;;
+    --memory) mapfile -t COMPREPLY < <(compgen -W 'host device' -- "$current") && return ;;
+    --alpha | --beta | --batch | --max) return ;;
+    esac
+
+    local words=
+    case $command in
+    '') words="gemm status stats explain selftest cache compile --version $common" ;;
+    gemm)
+        words="--output --c --alpha --beta --trans-a --trans-b --dtype --out-dtype --verify $common"
+        mapfile -t COMPREPLY < <(compgen -f -X '!*.npy' -- "$current"; compgen -d -- "$current")
+        ;;
+    status | stats) words="--json $common" ;;
+    explain) words="--dtype --out-dtype --layout --batch --json $common" ;;
+    selftest) words="--quick --json --memory $common" ;;
+    cache) words="list verify prewarm prune --arch --max --json $common" ;;
+    compile) words="--arch --all --list --kernels --output $common" ;;
+    esac
+    local found
+    mapfile -t found < <(compgen -W "$words" -- "$current")
+    COMPREPLY+=("${found[@]}")
+}
+
+complete -o filenames -F _gemmctl gemmctl
