@@ -175,14 +175,18 @@ typedef struct gemmd_product {
     gemmd_operand a, b, c, d;
 } gemmd_product;
 
+/* Every member is named: C++ compilers warn of those left out. */
 #define GEMMD_OPERAND_INIT                                                                         \
     {                                                                                              \
-        .ld = GEMMD_DEFAULT, .stride = GEMMD_DEFAULT                                               \
+        .buffer = NULL, .offset = 0, .data = NULL, .ld = GEMMD_DEFAULT, .stride = GEMMD_DEFAULT    \
     }
 #define GEMMD_PRODUCT_INIT                                                                         \
     {                                                                                              \
-        .size = sizeof(gemmd_product), .batch = 1, .alpha = 1.0, .a = GEMMD_OPERAND_INIT,          \
-        .b = GEMMD_OPERAND_INIT, .c = GEMMD_OPERAND_INIT, .d = GEMMD_OPERAND_INIT                  \
+        .size = sizeof(gemmd_product), .input = GEMMD_DTYPE_DEFAULT,                               \
+        .output = GEMMD_DTYPE_DEFAULT, .order = GEMMD_ROW_MAJOR, .trans_a = false,                 \
+        .trans_b = false, .m = 0, .n = 0, .k = 0, .batch = 1, .alpha = 1.0, .beta = 0.0,           \
+        .a = GEMMD_OPERAND_INIT, .b = GEMMD_OPERAND_INIT, .c = GEMMD_OPERAND_INIT,                 \
+        .d = GEMMD_OPERAND_INIT                                                                    \
     }
 
 typedef struct gemmd_result {

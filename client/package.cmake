@@ -15,11 +15,12 @@ configure_package_config_file(gemmdConfig.cmake.in gemmdConfig.cmake
 write_basic_package_version_file(gemmdConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 
 install(TARGETS gemmd_shared EXPORT gemmdTargets
-    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
-    PUBLIC_HEADER DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(EXPORT gemmdTargets NAMESPACE gemmd:: DESTINATION ${GEMMD_CMAKE_DIR})
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT client
+    PUBLIC_HEADER DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT client)
+install(EXPORT gemmdTargets NAMESPACE gemmd:: DESTINATION ${GEMMD_CMAKE_DIR}
+    COMPONENT client)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/gemmd.pc
-    DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT client)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/gemmdConfig.cmake
     ${CMAKE_CURRENT_BINARY_DIR}/gemmdConfigVersion.cmake
-    DESTINATION ${GEMMD_CMAKE_DIR})
+    DESTINATION ${GEMMD_CMAKE_DIR} COMPONENT client)
