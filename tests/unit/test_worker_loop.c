@@ -1,0 +1,132 @@
+/* The loop over a device made for the test, in this process or a fork of it. */
+#include "../../daemon/worker/worker_loop.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct slow_device {
+    struct backend backend;
+    uint64_t jobs[4];
+    uint32_t held, most, looks;
+    int submit_result;
+};
+
+static struct slow_device *slow(const struct backend *backend)
+{
+    return container_of(backend, struct slow_device, backend);
+}
+
+static int slow_submit(struct backend *backend, const struct gemmd_command *command)
+{
+    struct slow_device *device = slow(backend);
+
+    if (device->submit_result)
+        return device->submit_result;
+    device->jobs[device->held++] = command->job;
+    device->most = MAX(device->most, device->held);
+    return 0;
+}
+
+static uint32_t slow_pending(const struct backend *backend)
+{
+    return slow(backend)->held;
+}
+
+/* Every third look finds something finished. */
+static int slow_reap(struct backend *backend, struct gemmd_completion *ret_completion)
+{
+    struct slow_device *device = slow(backend);
+
+    if (device->held == 0 || ++device->looks % 3 != 0)
+        return 0;
+    *ret_completion = (struct gemmd_completion){.job = device->jobs[0]};
+    memmove(device->jobs, device->jobs + 1, sizeof(device->jobs) - sizeof(device->jobs[0]));
+    device->held--;
+    return 1;
+}
+
+static const struct backend_operations slow_operations = {
+    .name = "slow",
+    .submit = slow_submit,
+    .pending = slow_pending,
+    .depth = 3,
+    .reap = slow_reap,
+};
+
+struct loop_scene {
+    struct link front, worker;
+    struct slow_device device;
+    struct worker_loop loop;
+};
+
+static void scene_open(struct loop_scene *scene)
+{
+    struct link_fds fds;
+
+    *scene = (struct loop_scene){.front = LINK_NULL, .worker = LINK_NULL};
+    scene->device.backend.operations = &slow_operations;
+    cr_assert_eq(link_create(&scene->front), 0);
+    fds.memory = dup(scene->front.fds.memory);
+    fds.command_event = dup(scene->front.fds.command_event);
+    fds.completion_event = dup(scene->front.fds.completion_event);
+    fds.socket = steal(scene->front.peer_socket, -1);
+    cr_assert_eq(link_attach(&scene->worker, &fds), 0);
+    worker_loop_init(&scene->loop, &scene->worker, &scene->device.backend);
+}
+
+static void scene_submit(struct loop_scene *scene, uint64_t jobs)
+{
+    for (uint64_t job = 0; job < jobs; job++) {
+        const struct gemmd_command command = {.job = job};
+
+        cr_assert_eq(link_submit(&scene->front, &command), 0);
+    }
+}
+
+static void scene_close(struct loop_scene *scene)
+{
+    link_deinit(&scene->worker);
+    link_deinit(&scene->front);
+}
+
+Test(worker_loop, holds_no_more_commands_than_the_device_takes)
+{
+    struct loop_scene scene;
+    struct gemmd_completion completion;
+    struct fault fault = FAULT_NONE;
+    pid_t child;
+    int status;
+
+    scene_open(&scene);
+    child = fork();
+    cr_assert_geq(child, 0);
+    if (child == 0) {
+        fd_closep(&scene.front.fds.socket);
+        _exit(worker_loop_run(&scene.loop, &fault) != 0 || scene.device.most != 3);
+    }
+    scene_submit(&scene, LINK_COMMANDS);
+    for (uint64_t job = 0; job < LINK_COMMANDS;)
+        if (link_complete_next(&scene.front, &completion))
+            cr_assert_eq(completion.job, job++);
+    link_deinit(&scene.front);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert_eq(status, 0);
+    scene_close(&scene);
+}
+
+Test(worker_loop, a_lost_device_ends_the_loop_with_the_reason)
+{
+    struct loop_scene scene;
+    struct fault fault = FAULT_NONE;
+
+    scene_open(&scene);
+    scene.device.submit_result = -EIO;
+    strcpy(scene.device.backend.device.name, "Test device");
+    scene_submit(&scene, 1);
+    cr_assert_eq(worker_loop_run(&scene.loop, &fault), -EIO);
+    cr_assert_eq(fault.status, STATUS_GPU_FAULT);
+    cr_assert(strstr(fault.message, "Test device"));
+    scene_close(&scene);
+}
