@@ -9,6 +9,6 @@ int front_main(int argc, char **argv);
  * FD
  * --socket FD`: started by the front only. */
 int worker_main(int argc, char **argv);
-/* `compile --socket FD [--kernels DIR]`: started by the front; talks jit/compile_role's protocol.
- */
+/* `compile --socket FD [--kernels DIR] [--memory BYTES]`: started by the front; talks
+ * jit/compile_message.h. */
 int compile_main(int argc, char **argv);

@@ -46,8 +46,13 @@ struct compiler_statistics {
     struct compiler_identity identity;
 };
 
+/* Reads the kernel files once: with `kernels_directory`, a change there needs a new daemon. */
 int compiler_new(struct compiler **ret_compiler, const struct compiler_options *options);
-/* Asks for a cubin; `fn` is called once, later, on the loop (never inside this call). */
+/* Starts the first child before it is needed: the first request then need not wait to learn which
+ * compiler there is. */
+void compiler_warm(struct compiler *compiler);
+/* Asks for a cubin of a configuration that has a kernel; `fn` is called once, later, on the loop
+ * (never inside this call). */
 int compiler_request(struct compiler *compiler,
                      const struct config *config,
                      compiler_fn fn,

@@ -274,22 +274,28 @@ int cache_get_memory(struct cache *cache, const struct key *key, struct cubin *r
     return r;
 }
 
-int cache_get(struct cache *cache, const struct key *key, struct cubin *ret_cubin)
+int cache_get_again(struct cache *cache, const struct key *key, struct cubin *ret_cubin)
 {
     int r = cache_get_memory(cache, key, ret_cubin);
 
-    if (r != CACHE_E_MISS)
+    if (r != CACHE_E_MISS || !has_disk(cache))
         return r;
-    if (has_disk(cache))
-        r = get_from_disk(cache, key, ret_cubin);
+    r = get_from_disk(cache, key, ret_cubin);
+    if (r)
+        return r;
     lock(cache);
-    if (r == 0) {
-        cache->statistics.hits++;
-        (void)cache_memory_put(&cache->memory, key, ret_cubin); /* without it, the disk again */
-    } else {
-        cache->statistics.misses++;
-    }
+    cache->statistics.hits++;
+    (void)cache_memory_put(&cache->memory, key, ret_cubin); /* without it, the disk again */
     unlock(cache);
+    return 0;
+}
+
+int cache_get(struct cache *cache, const struct key *key, struct cubin *ret_cubin)
+{
+    int r = cache_get_again(cache, key, ret_cubin);
+
+    if (r == CACHE_E_MISS)
+        count(cache, &cache->statistics.misses);
     return r;
 }
 

@@ -51,7 +51,9 @@ struct cache *cache_free(struct cache *cache);
 
 /* 0 with `ret_cubin` (owned by the caller), CACHE_E_MISS otherwise. */
 int cache_get(struct cache *cache, const struct key *key, struct cubin *ret_cubin);
-/* The same without the disk: does not block, and a miss is not counted. */
+/* The same, but a miss is not counted: for looking again. */
+int cache_get_again(struct cache *cache, const struct key *key, struct cubin *ret_cubin);
+/* The same without the disk: does not block. */
 int cache_get_memory(struct cache *cache, const struct key *key, struct cubin *ret_cubin);
 /* Never fails the caller: what cannot be stored is counted and kept in memory. */
 void cache_put(struct cache *cache, const struct key *key, const struct cubin *cubin);

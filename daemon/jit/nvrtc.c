@@ -216,6 +216,12 @@ static int set_log(struct nvrtc_result *result, const char *format, const char *
     return 0;
 }
 
+/* The front end reports want of memory as an error in the program. */
+static bool is_memory_error(int outcome, const char *log)
+{
+    return outcome == NVRTC_ERROR_OUT_OF_MEMORY || strstr(log, "catastrophic error: out of memory");
+}
+
 /* NVRTC's outcomes that are not its success: all are results for whoever asked. An outcome without
  * a log gets NVRTC's name for it. */
 static int nvrtc_fold(struct nvrtc *nvrtc, int outcome, struct nvrtc_result *result)
@@ -226,7 +232,7 @@ static int nvrtc_fold(struct nvrtc *nvrtc, int outcome, struct nvrtc_result *res
         if (r)
             return error_trace(r);
     }
-    return outcome == NVRTC_ERROR_OUT_OF_MEMORY ? NVRTC_E_MEMORY : NVRTC_E_COMPILE;
+    return is_memory_error(outcome, result->log) ? NVRTC_E_MEMORY : NVRTC_E_COMPILE;
 }
 
 static int take_log(struct nvrtc *nvrtc, struct nvrtc_program *program, struct nvrtc_result *result)

@@ -12,11 +12,11 @@
 #include <unistd.h>
 
 struct scratch {
-    char path[64];
+    char path[256];
 };
 
 struct scratch_path {
-    char text[256];
+    char text[512];
 };
 
 static inline struct scratch scratch_new(void)

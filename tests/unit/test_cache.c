@@ -717,7 +717,7 @@ static void put_until_killed(const char *directory)
 
 static unsigned temporaries(const struct scratch *scratch)
 {
-    char command[256];
+    char command[512];
     unsigned count = 0;
     FILE *pipe;
 
