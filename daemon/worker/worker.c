@@ -113,7 +113,7 @@ device_fall_back(const struct fault *reason, struct backend **ret_backend, struc
     device = &(*ret_backend)->device;
     (void)snprintf(device->note, sizeof(device->note), "%.*s", (int)sizeof(device->note) - 1,
                    reason->message);
-    log_warning("device=cpu reason=\"no GPU is used: %s\"", device->note);
+    log_debug("device=cpu reason=\"no GPU is used: %s\"", device->note); /* the front warns, once */
     return 0;
 }
 
