@@ -88,6 +88,8 @@ template <typename WARP> struct async_pipeline {
 #pragma unroll 1
         for (i64 done = 0; done < k; done += cfg::tile_k)
             step(warp, r);
+        /* The last look-ahead read a slot whose values nobody uses: it must still be over before a
+         * slab lies there. */
         cp_async_wait_group<0>();
         bar_sync_0();
     }

@@ -365,6 +365,18 @@ static bool case_run(const struct config *config,
     return is_right;
 }
 
+/* Every count of K tiles from 1 to three turns of the ring and one, two tiles of D by one CTA:
+ * slots must be right wherever in the ring a tile starts and ends. */
+static bool ring_run(const struct config *config, emulate_fn emulate)
+{
+    struct shape shape = {"ring", 1, 1, 0, 1, 1, -1, 1, 1, 0, 1, .pad = 0};
+    bool is_right = true;
+
+    for (int turn = 0; shape.tiles_k <= 3 * (int)config->stages + 1; turn++, shape.tiles_k++)
+        is_right &= case_run(config, &shape, emulate, turn & 1, turn >> 1 & 1);
+    return is_right;
+}
+
 static bool kernel_compile(const struct config *config, const char *object)
 {
     struct config_defines defines;
@@ -419,6 +431,9 @@ static int config_run(const struct config *config, const char *object)
         if (shapes[i].tiles_k > 1)
             wrong += !case_run(config, &shapes[i], emulate, !(i & 1), !(i >> 1 & 1));
     }
+    printf("  ring\n");
+    fflush(stdout);
+    wrong += !ring_run(config, emulate);
     return wrong != 0;
 }
 

@@ -51,19 +51,20 @@ struct warp {
 
 struct fiber {
     index thread, cta, grid;
-    ucontext_t context;
+    ucontext_t start;
+    void *resume[5]; /* of __builtin_setjmp */
     std::vector<unsigned char> stack;
     std::vector<copy> open_group;
     std::vector<std::vector<copy>> groups; /* committed, oldest first */
     unsigned int turn;                     /* warp-wide instructions so far */
-    bool done;
+    bool started, done;
 };
 
 struct state {
     std::vector<fiber> fibers;
     std::vector<warp> warps;
     barrier cta;
-    ucontext_t scheduler;
+    void *scheduler[5];
     size_t current;
     bool copies_late, turns_backwards;
     void (*body)(void);
@@ -81,9 +82,27 @@ inline warp &now_warp()
     return self.warps[now().thread.x / warp_size];
 }
 
-inline void yield()
+/* A context is entered once through ucontext and from then on by the compiler's own jumps:
+ * swapcontext() makes a system call, and a warp-wide instruction switches 32 times. */
+__attribute__((noinline)) inline void jump(void **to)
 {
-    swapcontext(&now().context, &self.scheduler);
+    __builtin_longjmp(to, 1);
+}
+
+__attribute__((noinline)) inline void yield()
+{
+    if (__builtin_setjmp(now().resume) == 0)
+        jump(self.scheduler);
+}
+
+__attribute__((noinline)) inline void resume(fiber &f)
+{
+    if (__builtin_setjmp(self.scheduler) != 0)
+        return;
+    if (f.started)
+        jump(f.resume);
+    f.started = true;
+    setcontext(&f.start);
 }
 
 inline void meet(barrier &at, unsigned int expected)
@@ -131,13 +150,13 @@ inline void fiber_main()
 inline void fiber_start(fiber &f)
 {
     f.stack.resize(stack_size);
-    f.done = false;
+    f.started = f.done = false;
     f.turn = 0;
-    getcontext(&f.context);
-    f.context.uc_stack.ss_sp = f.stack.data();
-    f.context.uc_stack.ss_size = stack_size;
-    f.context.uc_link = nullptr;
-    makecontext(&f.context, fiber_main, 0);
+    getcontext(&f.start);
+    f.start.uc_stack.ss_sp = f.stack.data();
+    f.start.uc_stack.ss_size = stack_size;
+    f.start.uc_link = nullptr;
+    makecontext(&f.start, fiber_main, 0);
 }
 
 /* One round gives every fiber a turn; false when all are done. */
@@ -150,7 +169,7 @@ inline bool run_round()
         if (now().done)
             continue;
         alive++;
-        swapcontext(&self.scheduler, &now().context);
+        resume(now());
     }
     return alive > 0;
 }
