@@ -6,12 +6,16 @@
  * since a daemon whose answers are not read stops reading.
  */
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 
 #include "client_internal.h"
+
+/* Of the daemon's last reply before it closes, which says why. */
+#define FAREWELL_ID UINT32_MAX
 
 /* A sleep and a wake-up take about 15 us on either side, a small product less. */
 #define SPIN_NS 50000
@@ -51,7 +55,8 @@ struct call *call_find(const gemmd *connection, uint64_t id)
 /* There are fewer calls than places, so a free one comes. 0 is no id: it would look like none. */
 static uint32_t free_id(gemmd *connection)
 {
-    while (connection->next_id == 0 || connection->calls[connection->next_id % CALLS_MAX])
+    while (connection->next_id == 0 || connection->next_id == FAREWELL_ID ||
+           connection->calls[connection->next_id % CALLS_MAX])
         connection->next_id++;
     return connection->next_id++;
 }
@@ -113,18 +118,32 @@ void call_make_job(gemmd *connection, struct call *call)
  * session also when it was the daemon's framing that broke. */
 static void lose(gemmd *connection, const char *reason)
 {
+    struct fault *lost = &connection->lost;
+
     connection->is_lost = true;
-    connection->channel.reason = reason;
     (void)shutdown(connection->channel.fd, SHUT_RDWR);
-    (void)connection_fail(connection, GEMMD_DISCONNECTED, "", "%s", reason);
+    (void)fault_set(lost, STATUS_DISCONNECTED, "", "%s", reason);
     for (size_t i = 0; i < CALLS_MAX; i++) {
         struct call *call = connection->calls[i];
 
         if (!call || call->is_done)
             continue;
-        (void)fault_set(&call->reply.fault, STATUS_DISCONNECTED, "", "%s", reason);
+        call->reply.fault = *lost;
         set_done(connection, call);
     }
+}
+
+/* While connecting the daemon's own code counts: LIMIT says that trying later may help. */
+static void take_farewell(gemmd *connection, const struct fault *fault)
+{
+    char reason[FAULT_MESSAGE_MAX];
+    bool is_connecting = connection->hello.version == 0;
+
+    (void)snprintf(reason, sizeof(reason), "the daemon ended the connection: %.900s",
+                   fault->message);
+    lose(connection, reason);
+    if (is_connecting && fault->status != STATUS_OK)
+        connection->lost.status = fault->status;
 }
 
 /* --- answers --------------------------------------------------------------------------------- */
@@ -149,6 +168,10 @@ static void answer(gemmd *connection, struct channel_frame *frame)
 
     if (reply_decode(frame->payload, frame->size, &reply)) {
         lose(connection, "the daemon sent a message that is no reply");
+        return;
+    }
+    if (reply.id == FAREWELL_ID) {
+        take_farewell(connection, &reply.fault);
         return;
     }
     call = call_find(connection, reply.id);
@@ -262,7 +285,7 @@ static gemmd_status refused(gemmd *connection, int error)
 
 static gemmd_status lost_status(gemmd *connection)
 {
-    return connection_fail(connection, GEMMD_DISCONNECTED, "", "%s", connection->channel.reason);
+    return connection_fail_fault(connection, &connection->lost);
 }
 
 static gemmd_status send_message(gemmd *connection, const struct message *message, int fd)

@@ -114,6 +114,7 @@ struct gemmd {
     struct channel channel;
     pid_t pid;         /* who connected */
     bool is_lost;      /* the socket is dead, every call is answered */
+    struct fault lost; /* why */
     bool may_spin;     /* enough CPUs to spend one on waiting */
     gemmd_error error; /* the last one */
     struct reply_hello hello;

@@ -49,8 +49,7 @@ gemmd_status connection_check(gemmd *connection)
                                "connect anew",
                                (int)connection->pid);
     if (connection->is_lost)
-        return connection_fail(connection, GEMMD_DISCONNECTED, "", "%s",
-                               connection->channel.reason);
+        return connection_fail_fault(connection, &connection->lost);
     return GEMMD_OK;
 }
 
@@ -130,6 +129,8 @@ static gemmd_status say_hello(gemmd *connection, int64_t deadline_ns)
     if (status != GEMMD_OK)
         return status;
     status = call_await(connection, call, deadline_ns);
+    if (status == GEMMD_OK && connection->is_lost)
+        status = connection_fail_fault(connection, &connection->lost);
     if (status == GEMMD_OK)
         status = call_check(connection, call, "hello");
     if (status == GEMMD_OK)

@@ -274,6 +274,15 @@ static void run_product(struct fake_daemon *daemon, const struct request *reques
 
 /* --- requests -------------------------------------------------------------------------------- */
 
+static void farewell(struct fake_daemon *daemon, enum status status, const char *message)
+{
+    struct fault fault;
+
+    (void)fault_set(&fault, status, "", "%s", message);
+    send_fault(daemon, UINT32_MAX, &fault);
+    (void)shutdown(daemon->fd, SHUT_RDWR);
+}
+
 static void misbehave(struct fake_daemon *daemon)
 {
     static const uint8_t garbage[64] = {1, 2, 3, 4, 5};
@@ -293,6 +302,9 @@ static void misbehave(struct fake_daemon *daemon)
         break;
     case FAKE_ANSWERS_WHAT_NOBODY_ASKED:
         answer_empty(daemon, 1u << 30);
+        break;
+    case FAKE_SAYS_FAREWELL:
+        farewell(daemon, STATUS_PROTOCOL, "your frames are no frames");
         break;
     default:
         break;
@@ -336,6 +348,10 @@ static void hello(struct fake_daemon *daemon, uint32_t id)
     };
     struct message message = MESSAGE_NULL;
 
+    if (options->misdeed == FAKE_TURNS_AWAY) {
+        farewell(daemon, STATUS_LIMIT, "too many clients");
+        return;
+    }
     must(reply_encode_hello(id, &reply, &message) == 0, "encode");
     send_and_drop(daemon, &message, -1);
 }

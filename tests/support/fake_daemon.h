@@ -20,7 +20,10 @@ enum fake_misdeed {
     FAKE_SENDS_NO_REPLY, /* a frame that holds something else */
     FAKE_ANSWERS_WHAT_NOBODY_ASKED,
     FAKE_CUTS_THE_RESULT, /* inline D shorter than it must be */
+    FAKE_SAYS_FAREWELL,   /* the last reply of a daemon, then the end */
     FAKE_STAYS_SILENT,
+    /* instead of answering hello: */
+    FAKE_TURNS_AWAY,
     /* with a host buffer: */
     FAKE_FORGETS_THE_DESCRIPTOR,
     FAKE_LIES_ABOUT_THE_SIZE, /* the file is shorter than the buffer */
