@@ -243,7 +243,7 @@ receive(struct session *session, uint8_t *payload, size_t size, int *fds, size_t
 
     if (r == REQUEST_E_MALFORMED || r < 0) {
         session->server->stats.violations++;
-        session_close(session, "a message that is not a request");
+        socket_refuse(&session->socket, "the message is not a request");
         return;
     }
     if (!again) {
@@ -337,7 +337,7 @@ static void refuse(int fd, const struct fault *fault)
 {
     cleanup(message_deinit) struct message message = MESSAGE_NULL;
 
-    if (reply_encode_fault(0, fault, &message) == 0)
+    if (reply_encode_fault(REPLY_ID_LAST, fault, &message) == 0)
         (void)!write(fd, message.bytes, message.size);
 }
 
