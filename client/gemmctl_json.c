@@ -244,6 +244,19 @@ static void format_scalar(const struct json *json, char *ret_text, size_t size)
         (void)snprintf(ret_text, size, "%s", *json->text ? json->text : "-");
 }
 
+/* Characters of the name that are printed: a unit that the value carries is left out. */
+static int name_width(const struct json *json)
+{
+    static const char *const units[] = {"_seconds", "_ns", "_bytes"};
+    size_t length = strlen(json->name);
+
+    for (size_t i = 0; i < ARRAY_SIZE(units) && json->is_number; i++) {
+        if (ends_with(json->name, units[i]))
+            return (int)(length - strlen(units[i]));
+    }
+    return (int)length;
+}
+
 static const struct json *find_member(const struct json *map, const char *name)
 {
     for (const struct json *member = map->child; member; member = member->next) {
@@ -271,7 +284,7 @@ static void print_table(FILE *stream, const struct json *array, int indent)
     size_t count = 0;
 
     for (; column && count < COLUMNS_MAX; column = column->next, count++) {
-        widths[count] = (int)strlen(column->name);
+        widths[count] = name_width(column);
         for (const struct json *row = array->child; row; row = row->next) {
             format_cell(row, column->name, text);
             widths[count] = MAX(widths[count], (int)strlen(text));
@@ -280,8 +293,8 @@ static void print_table(FILE *stream, const struct json *array, int indent)
     (void)fprintf(stream, "%*s", indent, "");
     column = array->child->child;
     for (size_t i = 0; i < count; i++, column = column->next)
-        (void)fprintf(stream, "%-*s%s", i + 1 < count ? widths[i] : 0, column->name,
-                      i + 1 < count ? "  " : "\n");
+        (void)fprintf(stream, "%-*.*s%s", i + 1 < count ? widths[i] : 0, name_width(column),
+                      column->name, i + 1 < count ? "  " : "\n");
     for (const struct json *row = array->child; row; row = row->next) {
         (void)fprintf(stream, "%*s", indent, "");
         column = array->child->child;
@@ -316,7 +329,8 @@ static void print_member(FILE *stream, const struct json *member, int indent, in
 
     if (member->kind == JSON_SCALAR) {
         format_scalar(member, text, sizeof(text));
-        (void)fprintf(stream, "%*s%-*s  %s\n", indent, "", width, member->name, text);
+        (void)fprintf(stream, "%*s%-*.*s  %s\n", indent, "", width, name_width(member),
+                      member->name, text);
         return;
     }
     (void)fprintf(stream, "%*s%s\n", indent, "", member->name);
@@ -332,7 +346,7 @@ static void print_map(FILE *stream, const struct json *map, int indent)
 
     for (const struct json *member = map->child; member; member = member->next) {
         if (member->kind == JSON_SCALAR)
-            width = MAX(width, (int)strlen(member->name));
+            width = MAX(width, name_width(member));
     }
     for (const struct json *member = map->child; member; member = member->next)
         print_member(stream, member, indent, width);

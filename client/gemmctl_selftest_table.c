@@ -137,7 +137,9 @@ static void print_json_cell(const struct selftest_types *types,
 
 static void print_cell(const struct cell *cell)
 {
-    if (cell->worst <= 1)
+    if (cell->products == 0)
+        (void)printf("%9s", "-");
+    else if (cell->worst <= 1)
         (void)printf("%9.3f", cell->worst);
     else if (cell->worst < 1e4)
         (void)printf("%8.1f!", cell->worst);
@@ -211,10 +213,10 @@ static void run_row(struct table *table, const struct selftest_types *types, boo
         (void)printf("%-13s %c%c    ", pair, types->trans_a ? 't' : 'n',
                      types->trans_b ? 't' : 'n');
     for (int kind = 0; kind < KIND_COUNT; kind++) {
-        if (table->as_json)
-            print_json_cell(types, kind, &cells[kind], is_first && kind == 0);
-        else
+        if (!table->as_json)
             print_cell(&cells[kind]);
+        else if (cells[kind].products > 0)
+            print_json_cell(types, kind, &cells[kind], is_first && kind == 0);
         if (!(cells[kind].worst <= 1))
             note_failure(table, types, kind, &cells[kind]);
     }
