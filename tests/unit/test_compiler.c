@@ -41,6 +41,18 @@ static void write_kernels(const struct fixture *fixture, const char *body)
     fake_kernels_write(&kernels, body);
 }
 
+/* Beside this test, wherever a bundle was unpacked. */
+static const char *helper(void)
+{
+    static char path[4096];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 32);
+
+    cr_assert_gt(length, 0);
+    path[length] = '\0';
+    strcpy(strrchr(path, '/'), "/compile_helper");
+    return path;
+}
+
 static struct compiler_options options_of(struct fixture *fixture)
 {
     static struct scratch_path kernels;
@@ -48,7 +60,7 @@ static struct compiler_options options_of(struct fixture *fixture)
     kernels = scratch_path(&fixture->scratch, "kernels");
     return (struct compiler_options){
         .loop = &fixture->loop,
-        .program = COMPILE_HELPER,
+        .program = helper(),
         .kernels_directory = kernels.text,
         .cache = fixture->cache,
         .children = 2,

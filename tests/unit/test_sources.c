@@ -27,6 +27,8 @@ Test(sources, embedded_and_directory_are_the_same)
 {
     cleanup(sources_deinit) struct sources embedded = SOURCES_NULL, read = SOURCES_NULL;
 
+    if (access(KERNELS_SRC, R_OK) < 0)
+        cr_skip_test("the source tree is not on this machine");
     cr_assert_eq(sources_open(&embedded, NULL), 0);
     cr_assert_eq(sources_open(&read, KERNELS_SRC), 0);
     cr_assert(!read.is_embedded);
