@@ -5,6 +5,7 @@
  * inputs and result are small, else in one staging block. The rows on the way may lie closer than
  * the caller's (matrix_for_wire), so leading dimensions and strides of the request are the wire's.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,6 +70,15 @@ static void describe(const gemmd_product *product, struct request_gemm *ret_requ
     }
 }
 
+/* A problem's faults carry wire names; gemmd.h calls the two types otherwise. */
+static void name_as_in_header(struct fault *fault)
+{
+    if (strcmp(fault->argument, "dtype") == 0)
+        (void)snprintf(fault->argument, sizeof(fault->argument), "input");
+    else if (strcmp(fault->argument, "dtype_out") == 0)
+        (void)snprintf(fault->argument, sizeof(fault->argument), "output");
+}
+
 gemmd_status
 product_translate(gemmd *connection, const gemmd_product *product, struct request_gemm *ret_request)
 {
@@ -80,8 +90,10 @@ product_translate(gemmd *connection, const gemmd_product *product, struct reques
     if (status != GEMMD_OK)
         return status;
     describe(product, ret_request);
-    if (problem_check(&ret_request->problem, ret_request->column_major, &fault) != STATUS_OK)
+    if (problem_check(&ret_request->problem, ret_request->column_major, &fault) != STATUS_OK) {
+        name_as_in_header(&fault);
         return connection_fail_fault(connection, &fault);
+    }
     return GEMMD_OK;
 }
 

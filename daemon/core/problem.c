@@ -146,11 +146,11 @@ double problem_flop(const struct problem *problem)
 static enum status check_types(const struct problem *problem, struct fault *ret_fault)
 {
     if (problem->input == DTYPE_INT32 || dtype_size(problem->input) == 0)
-        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "input",
+        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "dtype",
                          "input type %s is not one of bf16, fp16, fp32, fp64, int8",
                          dtype_name(problem->input));
     if (!dtype_pair_is_valid(problem->input, problem->output))
-        return fault_set(ret_fault, STATUS_UNSUPPORTED, "output",
+        return fault_set(ret_fault, STATUS_UNSUPPORTED, "dtype_out",
                          "output type %s does not exist for input type %s; allowed: %s%s",
                          dtype_name(problem->output), dtype_name(problem->input),
                          dtype_name(dtype_default_output(problem->input)),

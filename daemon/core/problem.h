@@ -56,9 +56,10 @@ void problem_fill_defaults(struct problem *problem);
  * Checks shapes, types, leading dimensions, strides and scalars, with checked 64-bit arithmetic.
  * The leading dimension rule holds also when k = 0; results of a batch may lie one after the other
  * or side by side within the rows, but not overlap. Returns STATUS_OK, STATUS_INVALID_ARGUMENT or
- * STATUS_UNSUPPORTED with the fault filled. Defaults need not be filled yet. The order for a
- * request is: problem_check() with its `column_major`, so that the message speaks of what the
- * client gave, then problem_from_column_major() if it is one, then problem_fill_defaults().
+ * STATUS_UNSUPPORTED with the fault filled, arguments by their wire names. Defaults need not be
+ * filled yet. The order for a request is: problem_check() with its `column_major`, so that the
+ * message speaks of what the client gave, then problem_from_column_major() if it is one, then
+ * problem_fill_defaults().
  */
 enum status
 problem_check(const struct problem *problem, bool column_major, struct fault *ret_fault);

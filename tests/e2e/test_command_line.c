@@ -179,6 +179,33 @@ Test(command_line, asks_for_the_state)
     assert_done("cache prune --max 0", "removed");
 }
 
+Test(command_line, finds_every_option_of_the_daemon_in_its_manual)
+{
+    const char *program = getenv("GEMMD_TEST_DAEMON");
+    static char manual[1 << 16];
+    char wanted[64];
+    FILE *file = fopen(SOURCE "/client/man/gemmd.8", "r");
+
+    if (!file)
+        cr_skip_test("the source tree is not on this machine");
+    manual[fread(manual, 1, sizeof(manual) - 1, file)] = '\0';
+    fclose(file);
+    snprintf(output, sizeof(output), "%s --help", program ? program : GEMMD);
+    file = popen(output, "r");
+    output[fread(output, 1, sizeof(output) - 1, file)] = '\0';
+    cr_assert_eq(pclose(file), 0);
+    for (char *option = strstr(output, "--"); option; option = strstr(option + 2, "--")) {
+        snprintf(wanted, sizeof(wanted), "Fl Fl %.*s",
+                 (int)strspn(option + 2, "abcdefghijklmnopqrstuvwxyz-"), option + 2);
+        cr_assert(strstr(manual, wanted), "no '%s' in gemmd.8", wanted);
+    }
+    for (char *name = strstr(output, "$GEMMD_"); name; name = strstr(name + 1, "$GEMMD_")) {
+        snprintf(wanted, sizeof(wanted), "Ev %.*s",
+                 (int)strspn(name + 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_"), name + 1);
+        cr_assert(strstr(manual, wanted), "no '%s' in gemmd.8", wanted);
+    }
+}
+
 Test(command_line, fails_when_the_daemon_refuses)
 {
     cr_assert_eq(run("cache prewarm cpu.fp32.fp32.nn"), 1);

@@ -279,15 +279,15 @@ Test(problem, refuses_types_that_do_not_exist)
     struct problem problem = some(1, 1, 1, 1);
 
     problem.input = DTYPE_INT32;
-    assert_refuses(&problem, false, "input", "int32", "bf16");
+    assert_refuses(&problem, false, "dtype", "int32", "bf16");
     problem.input = (enum dtype)1000;
-    assert_refuses(&problem, false, "input", "none", "bf16");
+    assert_refuses(&problem, false, "dtype", "none", "bf16");
     problem.input = DTYPE_BF16;
     problem.output = DTYPE_FP16;
-    assert_refuses(&problem, false, "output", "fp16", "allowed: bf16, fp32");
+    assert_refuses(&problem, false, "dtype_out", "fp16", "allowed: bf16, fp32");
     problem.input = DTYPE_INT8;
     problem.output = DTYPE_NONE;
-    assert_refuses(&problem, false, "output", "none", "allowed: int32");
+    assert_refuses(&problem, false, "dtype_out", "none", "allowed: int32");
 }
 
 Test(problem, wants_integer_scalars_for_int8)
