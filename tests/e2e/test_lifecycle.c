@@ -1,0 +1,217 @@
+/*
+ * Start, stop, idle: what an operator sees.
+ */
+#include "../support/daemon.h"
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+TestSuite(lifecycle, .timeout = 120);
+
+static gemmd_status multiply(gemmd *connection, int64_t n, gemmd_job *ret_job)
+{
+    float *data = calloc((size_t)(n * n), sizeof(float));
+    gemmd_product product = GEMMD_PRODUCT_INIT;
+    gemmd_status status;
+
+    product.input = GEMMD_FP32;
+    product.m = product.n = product.k = n;
+    product.a.data = product.b.data = data;
+    product.d.data = data; /* never freed: a submitted job writes it when it is waited for */
+    status = ret_job ? gemmd_submit(connection, &product, ret_job)
+                     : gemmd_gemm(connection, &product, NULL);
+    if (!ret_job)
+        free(data);
+    return status;
+}
+
+Test(lifecycle, finishes_what_is_under_way_on_sigterm_and_refuses_what_is_new)
+{
+    enum { JOBS = 8 };
+
+    struct test_daemon daemon = {0};
+    gemmd_job jobs[JOBS];
+    gemmd *connection;
+
+    test_daemon_start(&daemon, NULL);
+    connection = test_daemon_connect(&daemon);
+    for (int i = 0; i < JOBS; i++)
+        cr_assert_eq(multiply(connection, 300, &jobs[i]), GEMMD_OK);
+    /* A round trip: all of them have arrived. */
+    cr_assert_geq(test_status_number(connection, NULL, "jobs"), 0);
+    cr_assert_eq(kill(daemon.pid, SIGTERM), 0);
+    for (int i = 0; i < JOBS; i++)
+        cr_expect_eq(gemmd_wait(connection, jobs[i], -1, NULL), GEMMD_OK);
+    gemmd_status late = multiply(connection, 4, NULL);
+    cr_expect(late == GEMMD_SHUTTING_DOWN || late == GEMMD_DISCONNECTED, "%d", late);
+    gemmd_close(connection);
+    cr_expect_eq(test_daemon_wait(&daemon), 0);
+    cr_expect_neq(access(daemon.socket, F_OK), 0);
+    test_daemon_remove(&daemon);
+}
+
+Test(lifecycle, ends_in_order_with_clients_connected_and_idle)
+{
+    struct test_daemon daemon = {0};
+    gemmd *connection;
+
+    test_daemon_start(&daemon, NULL);
+    connection = test_daemon_connect(&daemon);
+    test_daemon_stop(&daemon);
+    cr_expect_eq(multiply(connection, 4, NULL), GEMMD_DISCONNECTED);
+    gemmd_close(connection);
+}
+
+Test(lifecycle, replaces_a_stale_socket)
+{
+    struct test_daemon daemon = {0};
+    gemmd *connection;
+
+    test_daemon_start(&daemon, NULL);
+    cr_assert_eq(kill(daemon.pid, SIGKILL), 0);
+    cr_expect_neq(test_daemon_wait(&daemon), 0);
+    cr_assert_eq(access(daemon.socket, F_OK), 0);
+    test_daemon_start(&daemon, NULL);
+    connection = test_daemon_connect(&daemon);
+    cr_expect_eq(multiply(connection, 4, NULL), GEMMD_OK);
+    gemmd_close(connection);
+    test_daemon_stop(&daemon);
+}
+
+Test(lifecycle, leaves_a_live_daemons_socket_alone)
+{
+    struct test_daemon first = {0}, second;
+    gemmd *connection;
+
+    test_daemon_start(&first, NULL);
+    second = first;
+    cr_expect_eq(test_daemon_start_failing(&second, NULL), 1);
+    connection = test_daemon_connect(&first);
+    cr_expect_eq(multiply(connection, 4, NULL), GEMMD_OK);
+    gemmd_close(connection);
+    test_daemon_stop(&first);
+}
+
+Test(lifecycle, two_daemons_work_side_by_side)
+{
+    struct test_daemon first = {0}, second = {0};
+    gemmd *one, *two;
+
+    test_daemon_start(&first, NULL);
+    test_daemon_start(&second, NULL);
+    one = test_daemon_connect(&first);
+    two = test_daemon_connect(&second);
+    cr_expect_eq(multiply(one, 64, NULL), GEMMD_OK);
+    cr_expect_eq(multiply(two, 64, NULL), GEMMD_OK);
+    gemmd_close(one);
+    gemmd_close(two);
+    test_daemon_stop(&first);
+    test_daemon_stop(&second);
+}
+
+Test(lifecycle, says_what_is_wrong_with_its_arguments)
+{
+    static const char *const wrong[][3] = {
+        {"--device", "tpu", NULL}, {"--nonsense", "1", NULL}, {"--mode", "9999", NULL}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+        struct test_daemon daemon = {0};
+
+        cr_expect_eq(test_daemon_start_failing(&daemon, wrong[i]), 2);
+        cr_expect(test_daemon_logged(&daemon, "allowed") || test_daemon_logged(&daemon, "--help"));
+        test_daemon_remove(&daemon);
+    }
+}
+
+Test(lifecycle, ends_with_a_line_when_the_device_is_not_there)
+{
+    static const char *const arguments[] = {"--device", "cuda:999", NULL};
+    struct test_daemon daemon = {0};
+
+    cr_expect_eq(test_daemon_start_failing(&daemon, arguments), 1);
+    cr_expect(test_daemon_logged(&daemon, "state=failed"));
+    test_daemon_remove(&daemon);
+}
+
+Test(lifecycle, front_maps_neither_cuda_nor_compiler_nor_blas)
+{
+    struct test_daemon daemon = {0};
+    gemmd *connection;
+    char path[64], line[512];
+    FILE *maps;
+
+    test_daemon_start(&daemon, NULL);
+    connection = test_daemon_connect(&daemon);
+    cr_assert_eq(multiply(connection, 64, NULL), GEMMD_OK);
+    (void)snprintf(path, sizeof(path), "/proc/%d/maps", (int)daemon.pid);
+    maps = fopen(path, "r");
+    cr_assert_not_null(maps);
+    while (fgets(line, sizeof(line), maps))
+        cr_expect(!strstr(line, "libcuda") && !strstr(line, "nvrtc") && !strstr(line, "blas"), "%s",
+                  line);
+    (void)fclose(maps);
+    gemmd_close(connection);
+    test_daemon_stop(&daemon);
+}
+
+/* All threads' context switches, voluntary or not: a process that sleeps makes none. */
+static unsigned long switches(pid_t pid)
+{
+    char path[300], line[256];
+    unsigned long sum = 0, count;
+    struct dirent *entry;
+    DIR *tasks;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+    tasks = opendir(path);
+    cr_assert_not_null(tasks);
+    while ((entry = readdir(tasks))) {
+        FILE *status;
+
+        if (entry->d_name[0] == '.')
+            continue;
+        (void)snprintf(path, sizeof(path), "/proc/%d/task/%.32s/status", (int)pid, entry->d_name);
+        status = fopen(path, "r");
+        while (status && fgets(line, sizeof(line), status)) {
+            if (sscanf(line, "voluntary_ctxt_switches: %lu", &count) == 1 ||
+                sscanf(line, "nonvoluntary_ctxt_switches: %lu", &count) == 1)
+                sum += count;
+        }
+        if (status)
+            (void)fclose(status);
+    }
+    (void)closedir(tasks);
+    return sum;
+}
+
+Test(lifecycle, wakes_nobody_while_idle)
+{
+    const struct timespec settle = {.tv_sec = 1}, idle = {.tv_sec = 10};
+    struct test_daemon daemon = {0};
+    unsigned long front, worker;
+    gemmd *connection;
+    pid_t worker_pid;
+
+    test_daemon_start(&daemon, NULL);
+    connection = test_daemon_connect(&daemon);
+    cr_assert_eq(multiply(connection, 64, NULL), GEMMD_OK);
+    worker_pid = (pid_t)test_status_number(connection, "worker", "pid");
+    (void)nanosleep(&settle, NULL);
+    front = switches(daemon.pid);
+    worker = switches(worker_pid);
+    (void)nanosleep(&idle, NULL); /* the budget is stated over 10 s: it cannot be had in less */
+    cr_expect_eq(switches(daemon.pid) - front, 0);
+    if (test_device_is_cpu()) /* the CUDA driver has threads of its own */
+        cr_expect_eq(switches(worker_pid) - worker, 0);
+    gemmd_close(connection);
+    test_daemon_stop(&daemon);
+}

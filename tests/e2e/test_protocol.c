@@ -1,0 +1,294 @@
+/*
+ * The wire against a real daemon: what a bad message costs, and whom.
+ */
+#include "../../proto/reply.h"
+#include "../support/daemon.h"
+
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static struct test_daemon daemon_;
+
+static void start(void)
+{
+    test_daemon_start(&daemon_, NULL);
+}
+
+static void stop(void)
+{
+    test_daemon_stop(&daemon_);
+}
+
+TestSuite(protocol, .init = start, .fini = stop, .timeout = 120);
+
+static int raw_connect(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    (void)strcpy(address.sun_path, daemon_.socket);
+    cr_assert_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    return fd;
+}
+
+static void raw_send(int fd, const void *bytes, size_t size)
+{
+    cr_assert_eq(send(fd, bytes, size, MSG_NOSIGNAL), (ssize_t)size);
+}
+
+static bool read_all(int fd, void *bytes, size_t size)
+{
+    size_t done = 0;
+
+    while (done < size) {
+        ssize_t n = read(fd, (char *)bytes + done, size - done);
+
+        if (n <= 0)
+            return false;
+        done += (size_t)n;
+    }
+    return true;
+}
+
+/* One reply's fault; false at the end of the connection. */
+static bool raw_receive(int fd, uint32_t *ret_id, struct fault *ret_fault)
+{
+    uint8_t header[FRAME_HEADER_SIZE];
+    struct frame_header frame;
+    struct reply reply;
+    uint8_t *payload;
+
+    if (!read_all(fd, header, sizeof(header)))
+        return false;
+    cr_assert_eq(frame_decode(header, FRAME_LENGTH_MAX, &frame), 0);
+    payload = malloc(frame.length);
+    cr_assert(read_all(fd, payload, frame.length));
+    cr_assert_eq(reply_decode(payload, frame.length, &reply), 0);
+    *ret_id = reply.id;
+    *ret_fault = reply.fault;
+    free(payload);
+    return true;
+}
+
+static void send_request(int fd, const struct request *request)
+{
+    cleanup(message_deinit) struct message message = MESSAGE_NULL;
+
+    cr_assert_eq(request_encode(request, 0, &message), 0);
+    raw_send(fd, message.bytes, message.size);
+}
+
+static void expect(int fd, uint32_t id, enum status status)
+{
+    struct fault fault;
+    uint32_t got;
+
+    cr_assert(raw_receive(fd, &got, &fault), "the connection ended");
+    cr_expect_eq(got, id);
+    cr_expect_eq(fault.status, status, "%s: %s", status_name(fault.status), fault.message);
+}
+
+static bool is_closed(int fd)
+{
+    struct fault fault;
+    uint32_t id;
+
+    while (raw_receive(fd, &id, &fault))
+        ;
+    return true;
+}
+
+static int greeted(void)
+{
+    const struct request hello = {
+        .id = 1, .method = METHOD_HELLO, .body.hello = {.version = PROTOCOL_VERSION}};
+    int fd = raw_connect();
+
+    send_request(fd, &hello);
+    expect(fd, 1, STATUS_OK);
+    return fd;
+}
+
+/* The daemon is well and serves others. */
+static void expect_served(void)
+{
+    gemmd *other = test_daemon_connect(&daemon_);
+    float a = 3, b = 4, d = 0;
+    gemmd_product product = GEMMD_PRODUCT_INIT;
+
+    product.input = GEMMD_FP32;
+    product.m = product.n = product.k = 1;
+    product.a.data = &a;
+    product.b.data = &b;
+    product.d.data = &d;
+    cr_expect_eq(gemmd_gemm(other, &product, NULL), GEMMD_OK);
+    cr_expect_eq(d, 12);
+    gemmd_close(other);
+}
+
+Test(protocol, wants_hello_first_and_goes_on)
+{
+    const struct request status = {.id = 5, .method = METHOD_STATUS};
+    const struct request hello = {
+        .id = 6, .method = METHOD_HELLO, .body.hello = {.version = PROTOCOL_VERSION}};
+    int fd = raw_connect();
+
+    send_request(fd, &status);
+    expect(fd, 5, STATUS_PROTOCOL);
+    send_request(fd, &hello);
+    expect(fd, 6, STATUS_OK);
+    (void)close(fd);
+}
+
+Test(protocol, lives_on_after_bad_requests)
+{
+    int fd = greeted();
+    struct request request = {.id = 9, .method = METHOD_GEMM};
+
+    request.body.gemm.problem = (struct problem){
+        .input = DTYPE_FP32, .output = DTYPE_FP32, .m = 4, .n = 4, .k = 4, .batch = 1, .alpha = 1};
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        request.body.gemm.problem.operand[i] =
+            (struct problem_operand){.ld = PROBLEM_DEFAULT, .stride = PROBLEM_DEFAULT};
+    send_request(fd, &request); /* a is missing */
+    expect(fd, 9, STATUS_INVALID_ARGUMENT);
+    request.body.gemm.operand[OPERAND_A] =
+        (struct request_operand){.kind = OPERAND_BUFFER, .buffer = 77};
+    request.body.gemm.operand[OPERAND_B] = request.body.gemm.operand[OPERAND_A];
+    send_request(fd, &request);
+    expect(fd, 9, STATUS_NOT_FOUND);
+    request.body.gemm.problem.operand[OPERAND_A].ld = 2;
+    send_request(fd, &request);
+    expect(fd, 9, STATUS_INVALID_ARGUMENT);
+    send_request(fd, &(struct request){.id = 10, .method = METHOD_STATUS});
+    expect(fd, 10, STATUS_OK);
+    (void)close(fd);
+}
+
+Test(protocol, malformed_bytes_close_their_connection_only)
+{
+    static const struct {
+        const char *bytes;
+        size_t size;
+    } wrong[] = {
+        {"GET / HTTP/1.0\r\n\r\n", 18},
+        {"GMMD\x01\x00\x00\x00\xff\xff\xff\xff\x00\x00\x00\x00", 16},
+        {"GMMD\x01\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00\xdd\xff\x00\x00\x00", 21},
+        {"GMMD\x01\x00\x01\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00", 17},
+        {"GMMD\x02\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00", 17},
+    };
+
+    int bystander = greeted();
+
+    for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+        int fd = greeted();
+
+        raw_send(fd, wrong[i].bytes, wrong[i].size);
+        cr_expect(is_closed(fd), "case %zu", i);
+        (void)close(fd);
+    }
+    send_request(bystander, &(struct request){.id = 3, .method = METHOD_STATUS});
+    expect(bystander, 3, STATUS_OK);
+    (void)close(bystander);
+    expect_served();
+}
+
+Test(protocol, accepts_a_frame_byte_by_byte)
+{
+    cleanup(message_deinit) struct message message = MESSAGE_NULL;
+    const struct request request = {.id = 4, .method = METHOD_STATUS};
+    int fd = greeted();
+
+    cr_assert_eq(request_encode(&request, 0, &message), 0);
+    for (size_t i = 0; i < message.size; i++)
+        raw_send(fd, message.bytes + i, 1);
+    expect(fd, 4, STATUS_OK);
+    (void)close(fd);
+}
+
+Test(protocol, refuses_descriptors_that_a_method_does_not_take)
+{
+    cleanup(message_deinit) struct message message = MESSAGE_NULL;
+    const struct request request = {.id = 4, .method = METHOD_STATUS};
+    int fd = greeted(), extra = memfd_create("extra", MFD_CLOEXEC);
+    char control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec part;
+    struct msghdr header = {.msg_iov = &part,
+                            .msg_iovlen = 1,
+                            .msg_control = control,
+                            .msg_controllen = sizeof(control)};
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+
+    cr_assert_eq(request_encode(&request, 1, &message), 0);
+    part = (struct iovec){message.bytes, message.size};
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    (void)memcpy(CMSG_DATA(rights), &extra, sizeof(int));
+    cr_assert_gt(sendmsg(fd, &header, MSG_NOSIGNAL), 0);
+    expect(fd, 4, STATUS_INVALID_ARGUMENT);
+    (void)close(fd);
+}
+
+static unsigned open_descriptors(void)
+{
+    char command[96];
+    unsigned count = 0;
+    FILE *pipe;
+
+    (void)snprintf(command, sizeof(command), "ls /proc/%d/fd | wc -l", (int)daemon_.pid);
+    pipe = popen(command, "r");
+    cr_assert_eq(fscanf(pipe, "%u", &count), 1);
+    (void)pclose(pipe);
+    return count;
+}
+
+Test(protocol, clients_that_die_at_any_byte_leave_nothing_behind)
+{
+    cleanup(message_deinit) struct message message = MESSAGE_NULL;
+    const struct request request = {.id = 2,
+                                    .method = METHOD_BUFFER_CREATE,
+                                    .body.buffer = {.kind = BUFFER_DEVICE, .size = 1 << 16}};
+    gemmd *watcher = test_daemon_connect(&daemon_);
+    unsigned before;
+
+    expect_served(); /* the staging chunk that is kept */
+    before = open_descriptors();
+    cr_assert_eq(request_encode(&request, 0, &message), 0);
+    for (size_t cut = 1; cut <= message.size; cut++) {
+        int fd = greeted();
+
+        raw_send(fd, message.bytes, cut);
+        (void)close(fd);
+    }
+    while (test_status_number(watcher, NULL, "clients") > 1 ||
+           test_status_number(watcher, "buffers", "count") > 0)
+        ; /* each look is a turn of the daemon's loop */
+    cr_expect_leq(open_descriptors(), before);
+    cr_expect_eq(test_status_number(watcher, "buffers", "device_bytes"), 0);
+    gemmd_close(watcher);
+}
+
+Test(protocol, a_client_that_does_not_read_is_dropped_and_others_are_served)
+{
+    cleanup(message_deinit) struct message message = MESSAGE_NULL;
+    const struct request request = {.id = 4, .method = METHOD_STATUS};
+    int fd = greeted();
+
+    cr_assert_eq(request_encode(&request, 0, &message), 0);
+    cr_assert_eq(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    for (int i = 0; i < 200000; i++) {
+        if (send(fd, message.bytes, message.size, MSG_NOSIGNAL) < 0)
+            break; /* paused: its requests pile up on its own side */
+    }
+    expect_served();
+    (void)close(fd);
+}
