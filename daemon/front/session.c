@@ -327,8 +327,37 @@ static void hello_late(uv_timer_t *timer)
     session_close(container_of(timer, struct session, timer), "no hello came");
 }
 
+/* Half a frame, then silence: it holds memory and a place in the daemon for nothing. Progress,
+ * however slow, is let be. */
+static void frame_late(uv_timer_t *timer)
+{
+    struct session *session = container_of(timer, struct session, timer);
+
+    if (!socket_has_partial_frame(&session->socket))
+        return;
+    if (session->socket.received_bytes == session->partial_bytes) {
+        session->server->stats.violations++;
+        session_close(session, "the rest of a frame did not come");
+        return;
+    }
+    session->partial_bytes = session->socket.received_bytes;
+    (void)uv_timer_start(timer, frame_late, LIMIT_PARTIAL_FRAME_SECONDS * 1000, 0);
+}
+
+static void partial_callback(struct socket *socket)
+{
+    struct session *session = container_of(socket, struct session, socket);
+
+    /* Before hello its own timer runs, and is shorter. */
+    if (!session->has_hello || uv_is_active((uv_handle_t *)&session->timer))
+        return;
+    session->partial_bytes = socket->received_bytes;
+    (void)uv_timer_start(&session->timer, frame_late, LIMIT_PARTIAL_FRAME_SECONDS * 1000, 0);
+}
+
 static const struct socket_operations socket_operations = {
     .frame = frame_callback,
+    .partial = partial_callback,
     .closed = socket_closed,
 };
 

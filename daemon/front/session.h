@@ -29,9 +29,10 @@ struct session {
     pid_t pid;
     struct charge charge;
     struct handles handles;
-    struct list jobs;   /* struct job, in the order of requests */
-    struct list parked; /* frames that wait for the first worker */
-    uint32_t in_flight; /* requests without an answer */
+    struct list jobs;       /* struct job, in the order of requests */
+    struct list parked;     /* frames that wait for the first worker */
+    uint32_t in_flight;     /* requests without an answer */
+    uint64_t partial_bytes; /* received when the timer was armed for the rest of a frame */
     bool has_hello, is_gone;
 };
 

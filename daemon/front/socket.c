@@ -429,6 +429,9 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         socket_flush(socket);
     if ((events & UV_READABLE) && socket_is_reading(socket))
         socket_read(socket);
+    if ((events & UV_READABLE) && socket_is_open(socket) && socket_has_partial_frame(socket) &&
+        socket->operations->partial)
+        socket->operations->partial(socket);
     /* Its requests may still be in the kernel's buffer, but nobody is left to take the replies. */
     if ((events & UV_DISCONNECT) && !socket_is_reading(socket))
         socket_close(socket, "the peer hung up");

@@ -25,6 +25,9 @@ struct socket_operations {
     /* One whole frame. Descriptors in `fds` are consumed by the callee (set to -1 what it takes;
      * the rest is closed after the call). `payload` is valid during the call and writable. */
     void (*frame)(struct socket *socket, uint8_t *payload, size_t size, int *fds, size_t n_fds);
+    /* What could be read was, and an unfinished frame remains: it is due within
+     * LIMIT_PARTIAL_FRAME_SECONDS. NULL is allowed. */
+    void (*partial)(struct socket *socket);
     /* The connection is over (end of file, violation, error, or socket_close). Called once, as the
      * last call, when the handle is closed and the memory may go. `reason` for the log. */
     void (*closed)(struct socket *socket, const char *reason);

@@ -1,0 +1,82 @@
+#include "../../daemon/front/quota.h"
+#include "../../daemon/limits.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static struct quota quota;
+static struct fault fault;
+
+static void start(void)
+{
+    quota_init(&quota);
+}
+
+static void stop(void)
+{
+    quota_deinit(&quota);
+}
+
+TestSuite(quota, .init = start, .fini = stop);
+
+Test(quota, releases_exactly_what_was_charged)
+{
+    struct charge bytes = CHARGE_NULL, job = CHARGE_NULL;
+
+    cr_assert_eq(quota_charge(&quota, 7, QUOTA_HOST_BYTES, 1000, &bytes, &fault), 0);
+    cr_assert_eq(quota_charge(&quota, 7, QUOTA_JOBS, 1, &job, &fault), 0);
+    cr_expect_eq(quota.used[QUOTA_HOST_BYTES], 1000);
+    charge_release(&bytes);
+    charge_release(&bytes);
+    cr_expect_eq(quota.used[QUOTA_HOST_BYTES], 0);
+    cr_expect_eq(job.account->used[QUOTA_JOBS], 1);
+    charge_release(&job);
+    cr_expect(list_is_empty(&quota.accounts));
+}
+
+Test(quota, refuses_what_exceeds_the_limit_and_charges_nothing)
+{
+    struct charge most = CHARGE_NULL, more = CHARGE_NULL;
+
+    cr_assert_eq(
+        quota_charge(&quota, 7, QUOTA_INLINE_BYTES, LIMIT_INLINE_BYTES_PER_UID, &most, &fault), 0);
+    cr_expect_eq(quota_charge(&quota, 7, QUOTA_INLINE_BYTES, 1, &more, &fault), QUOTA_E_LIMIT);
+    cr_expect_eq(fault.status, STATUS_LIMIT);
+    cr_expect_not_null(strstr(fault.message, "268435456"));
+    cr_expect_null(more.account);
+    charge_release(&most);
+}
+
+Test(quota, does_not_wrap_at_the_top)
+{
+    struct charge one = CHARGE_NULL, more = CHARGE_NULL;
+
+    cr_assert_eq(quota_charge(&quota, 7, QUOTA_HOST_BYTES, 1, &one, &fault), 0);
+    cr_expect_eq(quota_charge(&quota, 7, QUOTA_HOST_BYTES, UINT64_MAX, &more, &fault),
+                 QUOTA_E_LIMIT);
+    charge_release(&one);
+}
+
+Test(quota, of_one_uid_leaves_the_others_alone)
+{
+    struct charge mine = CHARGE_NULL, theirs = CHARGE_NULL;
+
+    cr_assert_eq(quota_charge(&quota, 1, QUOTA_JOBS, LIMIT_JOBS_PER_UID, &mine, &fault), 0);
+    cr_expect_eq(quota_charge(&quota, 2, QUOTA_JOBS, 1, &theirs, &fault), 0);
+    charge_release(&mine);
+    charge_release(&theirs);
+}
+
+Test(quota, has_a_limit_for_every_resource)
+{
+    for (int i = 0; i < QUOTA_COUNT; i++) {
+        struct charge all = CHARGE_NULL, more = CHARGE_NULL;
+
+        cr_assert_gt(quota.limits[i], 0);
+        cr_assert_eq(quota_charge(&quota, 3, (enum quota_resource)i, quota.limits[i], &all, &fault),
+                     0);
+        cr_expect_eq(quota_charge(&quota, 3, (enum quota_resource)i, 1, &more, &fault),
+                     QUOTA_E_LIMIT);
+        charge_release(&all);
+    }
+}
