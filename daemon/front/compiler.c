@@ -15,6 +15,7 @@
 #include "../core/error.h"
 #include "../core/list.h"
 #include "../core/log.h"
+#include "compile_disk.h"
 #include "compile_pool.h"
 #include "compile_waiters.h"
 
@@ -31,30 +32,18 @@ enum flight_state {
     FLIGHT_STORING,
 };
 
-enum look {
-    LOOK_FOUND,
-    LOOK_MISSED,    /* and the lock is ours, or nobody's */
-    LOOK_ELSEWHERE, /* and another process has the lock */
-};
-
 struct flight {
     struct list link; /* in compiler->flights */
     struct compiler *compiler;
     enum flight_state state;
-    bool is_ending, has_looked;
+    bool is_ending;
     struct config config;
-    struct key key;
     struct list waiters;
     uint64_t started_ns, elsewhere_ns;
-    int lock; /* of the cache; -1 for none */
     struct compile_ask ask;
     struct fault obstacle; /* why a miss cannot be compiled; STATUS_OK when it can */
-    struct cubin cubin;
-    enum compiler_source source;
-    /* written on the pool, read after it */
-    uv_work_t work;
-    enum look look;
-    bool may_compile, has_waited;
+    struct compile_disk disk;
+    bool has_waited; /* long enough for another process */
 };
 
 struct compiler {
@@ -96,8 +85,8 @@ static void finish_closing(struct compiler *compiler)
 static void deliver(struct flight *flight, enum compiler_source source, const struct fault *fault)
 {
     struct compile_delivery delivery = {
-        .cubin = fault->status == STATUS_OK ? &flight->cubin : NULL,
-        .key = &flight->key,
+        .cubin = fault->status == STATUS_OK ? &flight->disk.cubin : NULL,
+        .key = &flight->disk.key,
         .source = source,
         .seconds = seconds_since(flight->started_ns),
         .fault = fault,
@@ -109,8 +98,7 @@ static void deliver(struct flight *flight, enum compiler_source source, const st
 static void free_flight(struct flight *flight)
 {
     compile_pool_withdraw(&flight->ask);
-    cache_flight_end(flight->compiler->options.cache, flight->lock);
-    cubin_deinit(&flight->cubin);
+    compile_disk_deinit(&flight->disk);
     list_unlink(&flight->link);
     free(flight);
 }
@@ -120,7 +108,7 @@ static void end_flight(struct flight *flight, const struct fault *fault)
     struct compiler *compiler = flight->compiler;
 
     flight->is_ending = true;
-    deliver(flight, flight->source, fault);
+    deliver(flight, flight->disk.source, fault);
     free_flight(flight);
     finish_closing(compiler);
 }
@@ -149,31 +137,6 @@ static void fail_by(struct flight *flight, enum status status, const char *reaso
 }
 
 /* --- looking --------------------------------------------------------------------------------- */
-
-/* On the pool. The second look is for who compiled between the first look and the lock. */
-static void do_look(uv_work_t *work)
-{
-    struct flight *flight = container_of(work, struct flight, work);
-    struct cache *cache = flight->compiler->options.cache;
-    int r;
-
-    flight->look = LOOK_FOUND;
-    flight->source = COMPILER_FROM_MEMORY;
-    if (cache_get_memory(cache, &flight->key, &flight->cubin) == 0)
-        return;
-    flight->source = COMPILER_FROM_DISK;
-    r = flight->has_looked ? cache_get_again(cache, &flight->key, &flight->cubin)
-                           : cache_get(cache, &flight->key, &flight->cubin);
-    if (r == 0)
-        return;
-    flight->look = LOOK_MISSED;
-    if (!flight->may_compile || flight->has_waited)
-        return;
-    if (cache_flight_begin(cache, &flight->key, &flight->lock) == CACHE_E_BUSY)
-        flight->look = LOOK_ELSEWHERE;
-    else if (cache_get_again(cache, &flight->key, &flight->cubin) == 0)
-        flight->look = LOOK_FOUND;
-}
 
 static void on_retry(uv_timer_t *timer)
 {
@@ -212,23 +175,27 @@ static void report_missing(struct flight *flight)
     fail_flight(flight, &fault);
 }
 
-static void after_look(uv_work_t *work, int status)
+static struct flight *flight_of_disk(struct compile_disk *disk)
 {
-    struct flight *flight = container_of(work, struct flight, work);
+    return container_of(disk, struct flight, disk);
+}
 
-    (void)status; /* never cancelled */
-    flight->has_looked = true;
+static void after_look(struct compile_disk *disk)
+{
+    struct flight *flight = flight_of_disk(disk);
+
     if (flight->compiler->is_closing) {
         fail_by(flight, STATUS_SHUTTING_DOWN, "the daemon is draining");
-    } else if (flight->look == LOOK_FOUND) {
+    } else if (disk->look == COMPILE_LOOK_FOUND) {
         end_flight(flight, &FAULT_NONE);
-    } else if (flight->look == LOOK_ELSEWHERE) {
+    } else if (disk->look == COMPILE_LOOK_ELSEWHERE) {
         wait_elsewhere(flight);
-    } else if (!flight->may_compile) {
+    } else if (flight->obstacle.status != STATUS_OK) {
         report_missing(flight);
     } else {
         flight->state = FLIGHT_COMPILING;
-        flight->ask.request.key = flight->key;
+        flight->ask.request.key = disk->key;
+        flight->ask.identity = disk->identity;
         compile_pool_ask(&flight->compiler->pool, &flight->ask);
     }
 }
@@ -236,14 +203,14 @@ static void after_look(uv_work_t *work, int status)
 static void look_up(struct flight *flight)
 {
     struct compiler *compiler = flight->compiler;
+    struct compile_disk *disk = &flight->disk;
     bool has_compiler = flight->obstacle.status == STATUS_OK;
 
     flight->state = FLIGHT_LOOKING;
-    flight->may_compile = has_compiler;
-    flight->ask.identity = has_compiler ? compiler->pool.identity : compiler->recorded;
-    key_compute(&flight->key, &compiler->sources, &flight->config, &flight->ask.identity);
-    if (uv_queue_work(compiler->options.loop, &flight->work, do_look, after_look) != 0)
-        fail_by(flight, STATUS_INTERNAL, "the disk queue does not take work");
+    disk->wants_lock = has_compiler && !flight->has_waited;
+    disk->identity = has_compiler ? compiler->pool.identity : compiler->recorded;
+    key_compute(&disk->key, &compiler->sources, &flight->config, &disk->identity);
+    compile_disk_look(disk, compiler->options.loop, after_look);
 }
 
 /* --- compiling ------------------------------------------------------------------------------- */
@@ -272,39 +239,26 @@ static void on_learnt(struct compile_pool *pool, const struct fault *fault)
     }
 }
 
-static void do_store(uv_work_t *work)
+static void after_store(struct compile_disk *disk)
 {
-    struct flight *flight = container_of(work, struct flight, work);
-    struct cache *cache = flight->compiler->options.cache;
-
-    cache_put(cache, &flight->key, &flight->cubin);
-    cache_put_compiler(cache, &flight->ask.identity);
-    cache_flight_end(cache, steal(flight->lock, -1));
-}
-
-static void after_store(uv_work_t *work, int status)
-{
-    struct flight *flight = container_of(work, struct flight, work);
-
-    (void)status;
-    flight->source = COMPILER_FROM_MEMORY; /* for who asked in the meantime */
-    end_flight(flight, &FAULT_NONE);
+    disk->source = COMPILER_FROM_MEMORY; /* for who asked in the meantime */
+    end_flight(flight_of_disk(disk), &FAULT_NONE);
 }
 
 static int take_cubin(struct flight *flight, const struct compile_result *result, const void *bytes)
 {
-    flight->cubin = (struct cubin){
+    flight->disk.cubin = (struct cubin){
         .size = result->cubin_size,
         .registers = result->registers,
         .shared_memory = result->shared_memory,
         .spill_bytes = result->spill_bytes,
         .compile_seconds = result->compile_seconds,
     };
-    config_to_text(&flight->config, flight->cubin.configuration);
-    flight->cubin.bytes = malloc(flight->cubin.size);
-    if (!flight->cubin.bytes)
+    config_to_text(&flight->config, flight->disk.cubin.configuration);
+    flight->disk.cubin.bytes = malloc(flight->disk.cubin.size);
+    if (!flight->disk.cubin.bytes)
         return error_origin(-ENOMEM);
-    memcpy(flight->cubin.bytes, bytes, flight->cubin.size);
+    memcpy(flight->disk.cubin.bytes, bytes, flight->disk.cubin.size);
     return 0;
 }
 
@@ -312,19 +266,17 @@ static int take_cubin(struct flight *flight, const struct compile_result *result
 static void land(struct flight *flight)
 {
     struct compiler *compiler = flight->compiler;
-    const struct cubin *cubin = &flight->cubin;
+    const struct cubin *cubin = &flight->disk.cubin;
 
     compiler->statistics.compiled++;
     compiler->statistics.compile_seconds += cubin->compile_seconds;
     log_info("compile=done configuration=%s seconds=%.3f registers=%u shared_memory=%u spills=%u",
              cubin->configuration, cubin->compile_seconds, cubin->registers, cubin->shared_memory,
              cubin->spill_bytes);
-    flight->source = COMPILER_COMPILED;
+    flight->disk.source = COMPILER_COMPILED;
     flight->state = FLIGHT_STORING;
-    if (uv_queue_work(compiler->options.loop, &flight->work, do_store, after_store) != 0)
-        end_flight(flight, &FAULT_NONE);
-    else
-        deliver(flight, COMPILER_COMPILED, &FAULT_NONE);
+    compile_disk_store(&flight->disk, compiler->options.loop, after_store);
+    deliver(flight, COMPILER_COMPILED, &FAULT_NONE);
 }
 
 static void
@@ -349,7 +301,7 @@ static void on_outdated(struct compile_ask *ask)
 {
     struct flight *flight = flight_of_ask(ask);
 
-    cache_flight_end(flight->compiler->options.cache, steal(flight->lock, -1));
+    compile_disk_unlock(&flight->disk);
     look_up(flight);
 }
 
@@ -389,8 +341,9 @@ static struct flight *start_flight(struct compiler *compiler, const struct confi
         return NULL;
     flight->compiler = compiler;
     flight->config = *config;
-    flight->lock = -1;
-    flight->cubin = CUBIN_NULL;
+    flight->disk.cache = compiler->options.cache;
+    flight->disk.lock = -1;
+    flight->disk.cubin = CUBIN_NULL;
     flight->started_ns = uv_hrtime();
     flight->state = FLIGHT_ASKING;
     flight->obstacle = compiler->pool.absence;
