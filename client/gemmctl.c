@@ -90,7 +90,8 @@ static const struct command commands[] = {
         "      --all            every configuration that the plan can name\n"
         "      --list           print their names and compile nothing\n"
         "      --kernels DIR    kernel files from DIR instead of those built in\n"
-        "      --output DIR     write CONFIG.cubin files there\n",
+        "  -o, --output DIR     write CONFIG.cubin files there\n"
+        "      --jobs COUNT     compile so many at once; default one per processor, at most 8\n",
     },
 };
 

@@ -45,10 +45,9 @@ static int prewarm_one(struct gemmctl *ctl, const char *configuration, size_t i,
     if (gemmd_cache_prewarm(ctl->connection, configuration, &seconds) != GEMMD_OK)
         return ctl_daemon_error(ctl);
     ctl_progress_end(ctl);
-    if (seconds > 0)
-        (void)printf("%-60s  compiled in %.2f s\n", configuration, seconds);
-    else
-        (void)printf("%-60s  was there\n", configuration);
+    /* Milliseconds: it was there. */
+    (void)printf("%-48s  %8.3f s\n", configuration, seconds);
+    (void)fflush(stdout);
     return CTL_OK;
 }
 

@@ -1,33 +1,48 @@
 /*
  * gemmctl compile: configurations to cubins on this machine, for people who work on kernels and for
  * build machines. Needs NVRTC, neither a daemon nor a GPU.
+ *
+ * Several threads compile, which NVRTC allows; what they print and count is under one lock, and
+ * rows come in the order of completion.
  */
 #include "../daemon/jit/nvrtc.h"
 #include "../daemon/plan/config.h"
 #include "gemmctl.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* A compile takes up to half a gigabyte; beyond eight at once memory is the scarcer thing. */
+#define JOBS_DEFAULT_MAX 8
+#define JOBS_MAX         64
 
 enum {
     OPTION_ARCH = CTL_OPTION_OWN,
     OPTION_ALL,
     OPTION_LIST,
     OPTION_KERNELS,
+    OPTION_JOBS,
 };
 
 struct compile_arguments {
     uint32_t arch; /* 0: not given */
     bool all, list;
+    int64_t jobs;                 /* threads; 0: not given */
     const char *kernels, *output; /* directories; NULL: built in, nothing written */
 };
 
-/* Owns its members; `configs` has `count` entries. */
+/* Owns its first four members; `configs` has `count` entries. */
 struct compilation {
     struct config *configs;
     size_t count;
     struct sources sources;
     struct nvrtc *nvrtc;
+    struct gemmctl *ctl;
+    const char *output;
+    pthread_mutex_t lock; /* guards what follows, and the output */
+    size_t next, done, failed;
 };
 
 static void compilation_deinit(struct compilation *compilation)
@@ -52,6 +67,12 @@ static int take_option(const struct gemmctl *ctl, int option, struct compile_arg
         return CTL_OK;
     case OPTION_KERNELS:
         arguments->kernels = optarg;
+        return CTL_OK;
+    case OPTION_JOBS:
+        if (ctl_parse_count(ctl, "--jobs", optarg, &arguments->jobs) != CTL_OK)
+            return CTL_USAGE;
+        if (arguments->jobs < 1 || arguments->jobs > JOBS_MAX)
+            return ctl_usage(ctl, "--jobs is '%s'; 1 to %d are allowed", optarg, JOBS_MAX);
         return CTL_OK;
     default:
         arguments->output = optarg;
@@ -148,42 +169,85 @@ static void print_row(const char *text, const struct config *config, const struc
     (void)fflush(stdout);
 }
 
-static int compile_one(struct gemmctl *ctl,
-                       const struct compile_arguments *arguments,
-                       struct compilation *compilation,
-                       size_t i)
+/* With the lock held: prints one compile's outcome. */
+static int report(struct compilation *compilation,
+                  const struct config *config,
+                  int r,
+                  const struct nvrtc_result *result)
 {
-    const struct config *config = &compilation->configs[i];
-    cleanup(nvrtc_result_deinit) struct nvrtc_result result = {0};
+    struct gemmctl *ctl = compilation->ctl;
     char text[CONFIG_TEXT_MAX];
-    int r;
 
     config_to_text(config, text);
-    ctl_progress(ctl, "%zu of %zu  %s", i + 1, compilation->count, text);
-    r = nvrtc_compile(compilation->nvrtc, &compilation->sources, config, &result);
     ctl_progress_end(ctl);
     if (r < 0)
         return ctl_fail(ctl, "%s: %s", text, strerror(-r));
     if (r == NVRTC_E_COMPILE)
-        return ctl_fail(ctl, "%s does not compile:\n%s", text, result.log);
-    print_row(text, config, &result.cubin);
-    return arguments->output ? write_cubin(ctl, arguments->output, text, &result.cubin) : CTL_OK;
+        return ctl_fail(ctl, "%s does not compile:\n%s", text, result->log);
+    print_row(text, config, &result->cubin);
+    return compilation->output ? write_cubin(ctl, compilation->output, text, &result->cubin)
+                               : CTL_OK;
+}
+
+/* Takes the next configuration; false when there is none left. */
+static bool compile_next(struct compilation *compilation)
+{
+    cleanup(nvrtc_result_deinit) struct nvrtc_result result = {0};
+    const struct config *config;
+    int r;
+
+    (void)pthread_mutex_lock(&compilation->lock);
+    config = &compilation->configs[compilation->next];
+    if (compilation->next == compilation->count) {
+        (void)pthread_mutex_unlock(&compilation->lock);
+        return false;
+    }
+    compilation->next++;
+    (void)pthread_mutex_unlock(&compilation->lock);
+
+    r = nvrtc_compile(compilation->nvrtc, &compilation->sources, config, &result);
+
+    (void)pthread_mutex_lock(&compilation->lock);
+    compilation->failed += report(compilation, config, r, &result) != CTL_OK;
+    ctl_progress(compilation->ctl, "%zu of %zu", ++compilation->done, compilation->count);
+    (void)pthread_mutex_unlock(&compilation->lock);
+    return true;
+}
+
+static void *compile_thread(void *context)
+{
+    while (compile_next(context))
+        ;
+    return NULL;
+}
+
+static size_t count_jobs(const struct compile_arguments *arguments, size_t count)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    int64_t jobs = arguments->jobs ? arguments->jobs : MIN(MAX(processors, 1), JOBS_DEFAULT_MAX);
+
+    return MIN((size_t)jobs, count);
 }
 
 /* Goes on after a failure: one log per configuration that does not compile. */
-static int compile_all(struct gemmctl *ctl,
-                       const struct compile_arguments *arguments,
-                       struct compilation *compilation)
+static int compile_all(const struct compile_arguments *arguments, struct compilation *compilation)
 {
     double start = ctl_seconds();
-    size_t failed = 0;
+    pthread_t threads[JOBS_MAX];
+    size_t jobs = count_jobs(arguments, compilation->count), started = 0;
 
     print_header();
-    for (size_t i = 0; i < compilation->count; i++)
-        failed += compile_one(ctl, arguments, compilation, i) != CTL_OK;
-    (void)printf("%zu compiled, %zu failed, %.1f s\n", compilation->count - failed, failed,
-                 ctl_seconds() - start);
-    return failed ? CTL_FAILED : CTL_OK;
+    ctl_progress(compilation->ctl, "0 of %zu", compilation->count);
+    while (started + 1 < jobs &&
+           pthread_create(&threads[started], NULL, compile_thread, compilation) == 0)
+        started++;
+    (void)compile_thread(compilation); /* this thread is one of them */
+    for (size_t i = 0; i < started; i++)
+        (void)pthread_join(threads[i], NULL);
+    ctl_progress_end(compilation->ctl);
+    (void)printf("%zu of %zu done, %.1f s\n", compilation->count - compilation->failed,
+                 compilation->count, ctl_seconds() - start);
+    return compilation->failed ? CTL_FAILED : CTL_OK;
 }
 
 static int print_list(const struct compilation *compilation)
@@ -204,10 +268,15 @@ int ctl_compile(struct gemmctl *ctl, int argc, char **argv)
         {"all", no_argument, NULL, OPTION_ALL},
         {"list", no_argument, NULL, OPTION_LIST},
         {"kernels", required_argument, NULL, OPTION_KERNELS},
+        {"jobs", required_argument, NULL, OPTION_JOBS},
         {"output", required_argument, NULL, 'o'},
         CTL_COMMON_OPTIONS,
     };
-    cleanup(compilation_deinit) struct compilation compilation = {.sources = SOURCES_NULL};
+    cleanup(compilation_deinit) struct compilation compilation = {
+        .sources = SOURCES_NULL,
+        .ctl = ctl,
+        .lock = PTHREAD_MUTEX_INITIALIZER,
+    };
     struct compile_arguments arguments = {0};
     int option, status;
 
@@ -220,6 +289,7 @@ int ctl_compile(struct gemmctl *ctl, int argc, char **argv)
         return status;
     if (arguments.list)
         return print_list(&compilation);
+    compilation.output = arguments.output;
     status = open_compiler(ctl, &arguments, &compilation);
-    return status == CTL_OK ? compile_all(ctl, &arguments, &compilation) : status;
+    return status == CTL_OK ? compile_all(&arguments, &compilation) : status;
 }

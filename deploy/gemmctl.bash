@@ -24,7 +24,7 @@ _gemmctl() {
     --layout) mapfile -t COMPREPLY < <(compgen -W 'nn nt tn tt' -- "$current") && return ;;
     --arch) mapfile -t COMPREPLY < <(compgen -W "$archs" -- "$current") && return ;;
     --memory) mapfile -t COMPREPLY < <(compgen -W 'host device' -- "$current") && return ;;
-    --alpha | --beta | --batch | --max) return ;;
+    --alpha | --beta | --batch | --max | --jobs) return ;;
     esac
 
     local words=
@@ -38,7 +38,7 @@ _gemmctl() {
     explain) words="--dtype --out-dtype --layout --batch --json $common" ;;
     selftest) words="--quick --json --memory $common" ;;
     cache) words="list verify prewarm prune --arch --max --json $common" ;;
-    compile) words="--arch --all --list --kernels --output $common" ;;
+    compile) words="--arch --all --list --kernels --output --jobs $common" ;;
     esac
     local found
     mapfile -t found < <(compgen -W "$words" -- "$current")

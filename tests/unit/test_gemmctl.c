@@ -103,6 +103,8 @@ Test(gemmctl, names_the_option_that_is_wrong)
         {"cache prune --max 1P", "--max is '1P'"},
         {"cache prewarm --arch 70", "--arch is '70'"},
         {"compile --arch sm_90b --list", "--arch is 'sm_90b'"},
+        {"compile --jobs 0 --arch 90 --all", "--jobs is '0'; 1 to 64"},
+        {"compile --jobs 65 --arch 90 --all", "--jobs is '65'; 1 to 64"},
         {"selftest --memory gpu", "--memory is 'gpu'"},
         {"status -o x", "'-o' is not known"},
     };
