@@ -46,7 +46,7 @@ static const char *resolve_calls(struct driver *driver)
     return NULL;
 }
 
-int driver_init(struct driver *driver, struct fault *ret_fault)
+int driver_load(struct driver *driver, struct fault *ret_fault)
 {
     *driver = (struct driver){0};
     const char *name = text_or(getenv("GEMMD_LIBCUDA"), DRIVER_LIBRARY);
@@ -61,6 +61,14 @@ int driver_init(struct driver *driver, struct fault *ret_fault)
     const char *missing = resolve_calls(driver);
     if (missing)
         return absent(ret_fault, "the CUDA driver lacks a call of CUDA 12.0", missing);
+    return 0;
+}
+
+int driver_init(struct driver *driver, struct fault *ret_fault)
+{
+    int r = driver_load(driver, ret_fault);
+    if (r)
+        return r;
 
     /* The first launch of a lazily loaded function waits for a grid that does not leave. */
     if (setenv("CUDA_MODULE_LOADING", "EAGER", /* overwrite= */ 1) < 0)

@@ -93,9 +93,10 @@ struct driver {
     struct driver_parked_calls parked_calls;
 };
 
-/* Loads the library ($GEMMD_LIBCUDA, else libcuda.so.1) and initialises it, with eager module
- * loading. DRIVER_E_ABSENT with the reason in `ret_fault`. The library stays loaded until the
- * process ends: it has threads of its own. */
+/* Loads the library ($GEMMD_LIBCUDA, else libcuda.so.1) and finds its calls. DRIVER_E_ABSENT with
+ * the reason in `ret_fault`. It stays loaded until the process ends: it has threads of its own. */
+int driver_load(struct driver *driver, struct fault *ret_fault);
+/* The same, then cuInit, with eager module loading. */
 int driver_init(struct driver *driver, struct fault *ret_fault);
 
 /* A call that is in neither list, for tests and benchmarks; NULL when the driver has none. */

@@ -1,0 +1,43 @@
+/*
+ * gemmd-bench: what its commands share. Lines that begin with '#' are for people, the others are
+ * CSV. Every command first prints the facts that a figure is worthless without.
+ */
+#pragma once
+
+#include "../../daemon/core/dtype.h"
+#include "../../daemon/core/std.h"
+
+#define EXIT_USAGE 2
+
+struct bench_command {
+    const char *name;
+    const char *help;
+    int (*run)(int argc, char **argv); /* argv[0] is the command's name */
+};
+
+int bench_latency(int argc, char **argv);
+int bench_cold(int argc, char **argv);
+int bench_cold_client(int argc, char **argv); /* the process that `cold` starts and times */
+int bench_compile(int argc, char **argv);
+int bench_kernels(int argc, char **argv);
+
+/* Commit, date, host, device and driver as far as they are known; NULL for what is not. */
+void bench_print_facts(const char *device, const char *driver);
+
+/* The value of `--name VALUE` in argv; `fallback` when absent. */
+const char *bench_option(int argc, char **argv, const char *name, const char *fallback);
+double bench_option_number(int argc, char **argv, const char *name, double fallback);
+
+double bench_now(void); /* seconds, CLOCK_MONOTONIC */
+
+/* Times, sorted in place by the first call. */
+struct samples {
+    double *values;
+    size_t count;
+};
+
+double samples_percentile(struct samples *samples, double percent);
+double samples_median(struct samples *samples);
+
+/* `count` elements, uniform in [-1, 1] (int8: its whole range); the same for the same seed. */
+void bench_fill(enum dtype dtype, void *memory, size_t count, uint64_t seed);

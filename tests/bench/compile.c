@@ -1,0 +1,135 @@
+/*
+ * Compile: the first configuration of each kind that the plan can name, never seen (NVRTC in this
+ * process, warm library) and from disk (a new cache object on the same directory, so nothing comes
+ * from its memory). NVRTC's own start is a row of its own: a compile child pays it once.
+ */
+#include "bench.h"
+
+#include "../../daemon/jit/cache.h"
+#include "../../daemon/jit/nvrtc.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct setting {
+    struct nvrtc *nvrtc;
+    struct sources sources;
+    struct compiler_identity identity;
+    char directory[64];
+    size_t count;
+};
+
+static double compile(struct setting *s, const struct config *config, struct cubin *ret_cubin)
+{
+    struct nvrtc_result result = {0};
+    double start = bench_now();
+    int r = nvrtc_compile(s->nvrtc, &s->sources, config, &result);
+    double seconds = bench_now() - start;
+    if (r)
+        fprintf(stderr, "gemmd-bench: %s\n", result.log ? result.log : "compile failed");
+    else
+        *ret_cubin = steal(result.cubin, CUBIN_NULL);
+    nvrtc_result_deinit(&result);
+    return r ? -1 : seconds;
+}
+
+static double from_disk(struct setting *s, const struct key *key)
+{
+    struct cache *cache;
+    struct cubin cubin = CUBIN_NULL;
+    if (cache_new(&cache, s->directory, CACHE_BYTES_DEFAULT) < 0)
+        return -1;
+    double start = bench_now();
+    int r = cache_get(cache, key, &cubin);
+    double seconds = bench_now() - start;
+    cubin_deinit(&cubin);
+    cache_free(cache);
+    return r ? -1 : seconds;
+}
+
+static int store(struct setting *s, const struct key *key, const struct cubin *cubin)
+{
+    struct cache *cache;
+    if (cache_new(&cache, s->directory, CACHE_BYTES_DEFAULT) < 0)
+        return 1;
+    cache_put(cache, key, cubin);
+    cache_free(cache);
+    return 0;
+}
+
+static int row(struct setting *s, const struct config *config)
+{
+    struct samples compiles = {.count = s->count}, loads = {.count = s->count};
+    struct cubin cubin = CUBIN_NULL;
+    char text[CONFIG_TEXT_MAX];
+    struct key key;
+    int r = 0;
+    config_to_text(config, text);
+    key_compute(&key, &s->sources, config, &s->identity);
+    compiles.values = calloc(s->count + 1, sizeof(double));
+    loads.values = calloc(s->count + 1, sizeof(double));
+    for (size_t i = 0; i < s->count && compiles.values && loads.values && !r; i++) {
+        cubin_deinit(&cubin);
+        cubin = CUBIN_NULL;
+        compiles.values[i] = compile(s, config, &cubin) * 1e3;
+        r = compiles.values[i] < 0 || store(s, &key, &cubin);
+        if (!r)
+            loads.values[i] = from_disk(s, &key) * 1e3;
+        r = r || loads.values[i] < 0;
+    }
+    if (!r)
+        printf("compile,%s,%.1f,%.3f,%zu,%u,%u\n", text, samples_median(&compiles),
+               samples_median(&loads), cubin.size, cubin.registers, cubin.spill_bytes);
+    cubin_deinit(&cubin);
+    free(compiles.values);
+    free(loads.values);
+    return r;
+}
+
+static void remove_directory(const char *path)
+{
+    char name[512];
+    DIR *directory = opendir(path);
+    for (struct dirent *entry; directory && (entry = readdir(directory));) {
+        snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
+        if (entry->d_type != DT_DIR)
+            (void)unlink(name);
+    }
+    if (directory)
+        closedir(directory);
+    (void)rmdir(path);
+}
+
+int bench_compile(int argc, char **argv)
+{
+    static struct config configs[CONFIG_LIST_MAX];
+    struct setting s = {.directory = "/tmp/gemmd-bench-XXXXXX",
+                        .count = (size_t)bench_option_number(argc, argv, "--count", 5)};
+    size_t n = config_list((uint32_t)bench_option_number(argc, argv, "--arch", 90), configs);
+    struct fault fault = FAULT_NONE;
+    double start = bench_now();
+    if (n == 0 || s.count == 0 || !mkdtemp(s.directory))
+        return EXIT_USAGE;
+    int r = nvrtc_new(&s.nvrtc, &fault);
+    if (r || sources_open(&s.sources, NULL)) {
+        fprintf(stderr, "gemmd-bench: %s\n", r ? fault.message : "no embedded kernels");
+        remove_directory(s.directory);
+        return 1;
+    }
+    double start_seconds = bench_now() - start;
+    nvrtc_identity(s.nvrtc, &s.identity);
+
+    bench_print_facts(NULL, NULL);
+    printf("# NVRTC %u.%u build %s, loaded in %.1f ms\n", s.identity.major, s.identity.minor,
+           s.identity.build, start_seconds * 1e3);
+    printf("measurement,configuration,compile_ms,disk_ms,bytes,registers,spill_bytes\n");
+    for (size_t i = 0; i < n && !r; i += 4) /* one of the four transpositions of each */
+        r = row(&s, &configs[i]);
+    sources_deinit(&s.sources);
+    nvrtc_free(s.nvrtc);
+    remove_directory(s.directory);
+    return r;
+}

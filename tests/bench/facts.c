@@ -1,0 +1,69 @@
+#include "bench.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A bundle carries the commit in a file beside bin/; a build knows its own. */
+static const char *commit(char *buffer, size_t size)
+{
+    char path[PATH_MAX + 16];
+    ssize_t length = readlink("/proc/self/exe", path, PATH_MAX);
+    if (length < 0)
+        return GEMMD_COMMIT;
+    path[length] = 0;
+    for (int up = 0; up < 2 && strrchr(path, '/'); up++)
+        *strrchr(path, '/') = 0;
+    strcat(path, "/COMMIT");
+
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return GEMMD_COMMIT;
+    bool has_line = fgets(buffer, (int)size, file);
+    fclose(file);
+    if (!has_line)
+        return GEMMD_COMMIT;
+    buffer[strcspn(buffer, "\n")] = 0;
+    return buffer;
+}
+
+void bench_print_facts(const char *device, const char *driver)
+{
+    char revision[64], host[64] = "", date[32];
+    time_t now = time(NULL);
+    struct tm utc;
+    (void)gethostname(host, sizeof(host) - 1);
+    strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    printf("# gemmd %s commit %s\n", GEMMD_VERSION, commit(revision, sizeof(revision)));
+    printf("# date %s, host %s, %ld processors\n", date, host, sysconf(_SC_NPROCESSORS_ONLN));
+    if (device)
+        printf("# device %s\n", device);
+    if (driver)
+        printf("# driver %s\n", driver);
+}
+
+const char *bench_option(int argc, char **argv, const char *name, const char *fallback)
+{
+    for (int i = 1; i + 1 < argc; i++) {
+        if (strcmp(argv[i], name) == 0)
+            return argv[i + 1];
+    }
+    return fallback;
+}
+
+double bench_option_number(int argc, char **argv, const char *name, double fallback)
+{
+    const char *text = bench_option(argc, argv, name, NULL);
+    char *end;
+    if (!text)
+        return fallback;
+    double value = strtod(text, &end);
+    if (end == text || *end || !(value >= 0)) {
+        fprintf(stderr, "gemmd-bench: %s \"%s\": a number, 0 or more, is allowed\n", name, text);
+        exit(EXIT_USAGE);
+    }
+    return value;
+}
