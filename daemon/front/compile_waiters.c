@@ -7,6 +7,7 @@
 struct waiter {
     struct list link;
     bool is_due;
+    uint64_t started_ns;
     compiler_fn fn;
     void *context;
 };
@@ -24,6 +25,7 @@ int compile_waiters_add(struct list *waiters, compiler_fn fn, void *context)
         return error_origin(-ENOMEM);
     waiter->fn = fn;
     waiter->context = context;
+    waiter->started_ns = uv_hrtime();
     list_append(waiters, &waiter->link);
     return 0;
 }
@@ -46,8 +48,9 @@ void compile_waiters_deliver(struct list *waiters, const struct compile_delivery
     list_for_each(link, waiters) waiter_of(link)->is_due = true;
     while ((waiter = next_due(waiters))) {
         list_unlink(&waiter->link);
-        waiter->fn(delivery->cubin, delivery->key, delivery->source, delivery->seconds,
-                   delivery->fault, waiter->context);
+        waiter->fn(delivery->cubin, delivery->key, delivery->source,
+                   (double)(uv_hrtime() - waiter->started_ns) * 1e-9, delivery->fault,
+                   waiter->context);
         free(waiter);
     }
 }

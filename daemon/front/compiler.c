@@ -39,7 +39,7 @@ struct flight {
     bool is_ending;
     struct config config;
     struct list waiters;
-    uint64_t started_ns, elsewhere_ns;
+    uint64_t elsewhere_ns; /* when another process was first seen at it */
     struct compile_ask ask;
     struct fault obstacle; /* why a miss cannot be compiled; STATUS_OK when it can */
     struct compile_disk disk;
@@ -88,7 +88,6 @@ static void deliver(struct flight *flight, enum compiler_source source, const st
         .cubin = fault->status == STATUS_OK ? &flight->disk.cubin : NULL,
         .key = &flight->disk.key,
         .source = source,
-        .seconds = seconds_since(flight->started_ns),
         .fault = fault,
     };
 
@@ -344,7 +343,6 @@ static struct flight *start_flight(struct compiler *compiler, const struct confi
     flight->disk.cache = compiler->options.cache;
     flight->disk.lock = -1;
     flight->disk.cubin = CUBIN_NULL;
-    flight->started_ns = uv_hrtime();
     flight->state = FLIGHT_ASKING;
     flight->obstacle = compiler->pool.absence;
     config_to_text(config, flight->ask.request.configuration);

@@ -31,7 +31,8 @@ enum compiler_source {
     COMPILER_COMPILED,
 };
 
-/* `cubin` is borrowed for the call, NULL when `fault` says what went wrong. */
+/* `cubin` is borrowed for the call, NULL when `fault` says what went wrong; `seconds` is how long
+ * this request waited. */
 typedef void (*compiler_fn)(const struct cubin *cubin,
                             const struct key *key,
                             enum compiler_source source,
