@@ -103,14 +103,20 @@ static void memory_changed(struct memory *memory)
         allocate_answer(buffer, &fault);
 }
 
+/* Nobody waits for these creations any more. One that is being cleared ends with its job. */
 void allocate_forget(struct server *server, struct session *session)
 {
-    list_for_each(cursor, &server->buffers.all)
+    list_for_each_safe(cursor, following, &server->buffers.all)
     {
         struct buffer *buffer = container_of(cursor, struct buffer, link);
 
-        if (buffer->requester == session)
-            buffer->requester = NULL;
+        if (buffer->requester != session)
+            continue;
+        buffer->requester = NULL;
+        if (!buffer->is_clearing) {
+            buffer_forget_name(buffer);
+            (void)buffer_unref(buffer);
+        }
     }
 }
 

@@ -285,6 +285,34 @@ void queue_abandon(struct queue *queue, struct list *session_jobs)
     }
 }
 
+static void end(struct queue *queue, struct job *job)
+{
+    struct fault fault;
+
+    (void)fault_set(&fault, STATUS_SHUTTING_DOWN, "", "%s", status_meaning(STATUS_SHUTTING_DOWN));
+    if (job->state == JOB_COMMITTED)
+        uncommit(queue, job);
+    finish(queue, job, &fault, NULL);
+}
+
+static void end_all(struct queue *queue, struct list *jobs)
+{
+    while (!list_is_empty(jobs))
+        end(queue, job_of(jobs->next));
+}
+
+void queue_end(struct queue *queue)
+{
+    struct account *account;
+
+    /* The lanes last: an end can move a job that waited for it there. */
+    end_all(queue, &queue->committed);
+    end_all(queue, &queue->suspects);
+    end_all(queue, &queue->waiting);
+    while ((account = next_lane(queue)))
+        end(queue, job_of(account->ready.next));
+}
+
 /* --- the worker died ------------------------------------------------------------------------- */
 
 /* Computing it again gives the same: it did not overwrite what it reads, and neither did another

@@ -61,4 +61,6 @@ void queue_advance(struct queue *queue);
 void queue_completed(struct queue *queue, const struct gemmd_completion *completion);
 /* The client is gone: what was not committed is dropped without an answer, the rest runs out. */
 void queue_abandon(struct queue *queue, struct list *session_jobs);
+/* There is no worker any more, and none to come: everything ends with SHUTTING_DOWN. */
+void queue_end(struct queue *queue);
 void queue_worker_died(struct queue *queue, uint64_t taken);

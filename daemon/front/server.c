@@ -113,6 +113,7 @@ static void worker_closed(struct worker_process *worker)
     struct server *server = server_of(worker);
 
     server->is_worker_closed = true;
+    queue_end(&server->queue);
     close_if_done(server);
 }
 

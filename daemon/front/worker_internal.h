@@ -26,5 +26,6 @@ void worker_watch_socket(struct worker_process *worker);
 void worker_pump_init(struct worker_process *worker);
 void worker_pump_start(struct worker_process *worker);
 void worker_pump_stop(struct worker_process *worker);
+void worker_pump_watch(struct worker_process *worker); /* a command was committed */
 /* Takes what completed; true when there was something. */
 bool worker_pump_drain(struct worker_process *worker);

@@ -118,7 +118,8 @@ static void memory_lose(struct memory *memory, enum status status, const char *r
 {
     memory->state = MEMORY_LOST;
     memory->lost_status = status;
-    (void)snprintf(memory->lost_reason, sizeof(memory->lost_reason), "%s", reason);
+    (void)snprintf(memory->lost_reason, sizeof(memory->lost_reason), "%.*s",
+                   (int)sizeof(memory->lost_reason) - 1, reason);
 }
 
 int worker_memory_add(struct worker_process *worker, struct memory *memory)

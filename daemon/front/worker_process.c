@@ -48,6 +48,7 @@ int worker_submit(struct worker_process *worker,
         return error_trace(r);
     worker->in_flight++;
     worker->active_ns = clock_now_ns();
+    worker_pump_watch(worker);
     *ret_index = index;
     return 0;
 }
@@ -373,9 +374,8 @@ static void lasting_closed(uv_handle_t *handle)
 static void worker_handles_close(struct worker_process *worker)
 {
     uv_handle_t *const handles[] = {
-        (uv_handle_t *)&worker->timer,
-        (uv_handle_t *)&worker->prepare,
-        (uv_handle_t *)&worker->check,
+        (uv_handle_t *)&worker->timer,   (uv_handle_t *)&worker->watchdog,
+        (uv_handle_t *)&worker->prepare, (uv_handle_t *)&worker->check,
         (uv_handle_t *)&worker->idle,
     };
 

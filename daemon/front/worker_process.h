@@ -18,8 +18,10 @@
 #include "../link/link.h"
 #include <uv.h>
 
-#define WORKER_START_ATTEMPTS 5     /* deaths in a row, without a job taken, before we give up */
-#define WORKER_QUIT_MS        5000  /* from LINK_QUIT to SIGKILL */
+#define WORKER_START_ATTEMPTS 5    /* deaths in a row, without a job taken, before we give up */
+#define WORKER_QUIT_MS        5000 /* from LINK_QUIT to SIGKILL */
+#define WORKER_BEAT_MS        1000 /* between two looks at its heartbeat, while it has work */
+#define WORKER_BEATS_MISSED   10   /* then it hangs: a mapping of 64 GiB takes 3 s and is no hang */
 #define WORKER_SPIN_NS        50000 /* polling after the last event: less than two wake-ups cost */
 
 enum memory_state {
@@ -84,7 +86,8 @@ struct worker_process {
 
     uv_process_t process;
     uv_poll_t socket_poll, event_poll;
-    uv_timer_t timer; /* backoff before a start, or patience while quitting */
+    uv_timer_t timer;    /* backoff before a start, or patience while quitting */
+    uv_timer_t watchdog; /* active while commands are in flight */
     uv_prepare_t prepare;
     uv_check_t check;
     uv_idle_t idle;
@@ -99,6 +102,8 @@ struct worker_process {
 
     uint32_t in_flight; /* commands without completion */
     bool may_spin, is_asleep;
+    uint64_t heartbeat; /* as the watchdog saw it last */
+    uint32_t beats_missed;
     uint64_t active_ns, started_ns; /* last event; last spawn */
 
     uint64_t deaths, starts, system_calls; /* system_calls: of links that are gone */

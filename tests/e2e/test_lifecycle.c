@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -17,21 +16,19 @@
 
 TestSuite(lifecycle, .timeout = 120);
 
+#define SIDE_MAX 300
+
+/* One product of zeros; submitted only, when the caller wants the job. */
 static gemmd_status multiply(gemmd *connection, int64_t n, gemmd_job *ret_job)
 {
-    float *data = calloc((size_t)(n * n), sizeof(float));
+    static float data[SIDE_MAX * SIDE_MAX];
     gemmd_product product = GEMMD_PRODUCT_INIT;
-    gemmd_status status;
 
     product.input = GEMMD_FP32;
     product.m = product.n = product.k = n;
-    product.a.data = product.b.data = data;
-    product.d.data = data; /* never freed: a submitted job writes it when it is waited for */
-    status = ret_job ? gemmd_submit(connection, &product, ret_job)
-                     : gemmd_gemm(connection, &product, NULL);
-    if (!ret_job)
-        free(data);
-    return status;
+    product.a.data = product.b.data = product.d.data = data;
+    return ret_job ? gemmd_submit(connection, &product, ret_job)
+                   : gemmd_gemm(connection, &product, NULL);
 }
 
 Test(lifecycle, finishes_what_is_under_way_on_sigterm_and_refuses_what_is_new)
@@ -45,7 +42,7 @@ Test(lifecycle, finishes_what_is_under_way_on_sigterm_and_refuses_what_is_new)
     test_daemon_start(&daemon, NULL);
     connection = test_daemon_connect(&daemon);
     for (int i = 0; i < JOBS; i++)
-        cr_assert_eq(multiply(connection, 300, &jobs[i]), GEMMD_OK);
+        cr_assert_eq(multiply(connection, SIDE_MAX, &jobs[i]), GEMMD_OK);
     /* A round trip: all of them have arrived. */
     cr_assert_geq(test_status_number(connection, NULL, "jobs"), 0);
     cr_assert_eq(kill(daemon.pid, SIGTERM), 0);
