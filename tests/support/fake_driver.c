@@ -10,7 +10,7 @@
 static const char *const names[] = {DRIVER_CALLS(CALL_NAME) DRIVER_PARKED_CALLS(CALL_NAME)};
 static void *const addresses[] = {DRIVER_CALLS(CALL_ADDRESS) DRIVER_PARKED_CALLS(CALL_ADDRESS)};
 
-struct fake_driver fake;
+struct fake_driver fake = {.on_launch = fake_driver_product};
 
 static int number_of(const char *name)
 {
@@ -24,7 +24,7 @@ static int number_of(const char *name)
 
 void fake_driver_reset(void)
 {
-    memset(&fake, 0, sizeof(fake));
+    fake = (struct fake_driver){.on_launch = fake_driver_product};
 }
 
 void fake_driver_on_launch(fake_driver_launch_fn fn)
@@ -177,7 +177,20 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevi
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
         *pi = FAKE_DRIVER_MULTIPROCESSORS;
         break;
-    default:
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+        *pi = 227 << 10;
+        break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+        *pi = 50 << 20;
+        break;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
+        *pi = 1000000;
+        break;
+    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
+        *pi = 1024;
+        break;
+    default: /* what it is asked whether it supports */
         *pi = 1;
     }
     return CUDA_SUCCESS;

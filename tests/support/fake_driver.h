@@ -3,8 +3,8 @@
  * CUDA backend's bookkeeping runs under sanitizers on any machine. Device memory is a memfd behind
  * the virtual memory calls and malloc behind the pool, so an access out of bounds is caught.
  *
- * Streams execute at once; a launch calls the test's function instead of a kernel. Completion
- * writes can be held back, to look like a device that is busy.
+ * Streams execute at once; a launch computes its products in plain C, or calls the test's function.
+ * Completion writes can be held back, to look like a device that is busy.
  */
 #pragma once
 
@@ -33,7 +33,7 @@ struct fake_driver_live {
 };
 
 FAKE_API void fake_driver_reset(void);
-/* NULL: launches do nothing. */
+/* In place of the product; NULL: launches do nothing. */
 FAKE_API void fake_driver_on_launch(fake_driver_launch_fn fn);
 /* Call number `nth` (from 0, counted from now) of "cuName" returns `result`. */
 FAKE_API void fake_driver_fail(const char *name, unsigned nth, CUresult result);

@@ -30,6 +30,9 @@ extern struct fake_driver fake;
 /* Counts the call; its injected result, or CUDA_SUCCESS. */
 CUresult fake_driver_enter(int call);
 
+/* What a launch does unless the test says otherwise. */
+void fake_driver_product(const struct fake_driver_launch *launch);
+
 #define ENTER(name)                                                                                \
     do {                                                                                           \
         CUresult entered_ = fake_driver_enter(CALL_##name);                                        \

@@ -1,0 +1,58 @@
+/*
+ * The fake driver's kernel: whatever was loaded, a launch computes the products of its feed by the
+ * BLAS rules, so that a whole daemon can be tested over the CUDA backend without a GPU.
+ */
+#include "../../daemon/core/dtype.h"
+#include "../../kernels_src/abi/job.h"
+#include "fake_driver_state.h"
+
+struct operand {
+    const void *base;
+    enum dtype dtype;
+    int64_t item;        /* elements to the current item of the batch */
+    int64_t row, column; /* elements from one to the next */
+};
+
+static double load(const struct operand *x, int64_t row, int64_t column)
+{
+    return dtype_load(x->dtype, x->base, (size_t)(x->item + row * x->row + column * x->column));
+}
+
+static struct operand input(const struct gemmd_job *job, uint64_t base, int64_t ld, bool is_trans)
+{
+    return (struct operand){.base = (const void *)(uintptr_t)base,
+                            .dtype = (enum dtype)job->input,
+                            .row = is_trans ? 1 : ld,
+                            .column = is_trans ? ld : 1};
+}
+
+static void multiply_item(const struct gemmd_job *job, int64_t item)
+{
+    struct operand a = input(job, job->a, job->lda, job->flags & GEMMD_JOB_TRANS_A);
+    struct operand b = input(job, job->b, job->ldb, job->flags & GEMMD_JOB_TRANS_B);
+    struct operand c = {(const void *)(uintptr_t)job->c, (enum dtype)job->output, 0, job->ldc, 1};
+    void *d = (void *)(uintptr_t)job->d;
+    a.item = item * job->stride_a;
+    b.item = item * job->stride_b;
+    c.item = item * job->stride_c;
+    for (int64_t i = 0; i < job->m; i++) {
+        for (int64_t j = 0; j < job->n; j++) {
+            double sum = 0;
+            for (int64_t l = 0; l < job->k && job->alpha != 0; l++)
+                sum += load(&a, i, l) * load(&b, l, j);
+            sum = job->alpha != 0 ? job->alpha * sum : 0;
+            sum += job->beta != 0 ? job->beta * load(&c, i, j) : 0;
+            dtype_store((enum dtype)job->output, d,
+                        (size_t)(item * job->stride_d + i * job->ldd + j), sum);
+        }
+    }
+}
+
+void fake_driver_product(const struct fake_driver_launch *launch)
+{
+    const struct gemmd_feed *feed = launch->parameter;
+    for (uint32_t i = 0; i < feed->job_count; i++) {
+        for (int64_t item = 0; item < feed->jobs[i].batch; item++)
+            multiply_item(&feed->jobs[i], item);
+    }
+}
