@@ -8,7 +8,9 @@
 #include "worker_internal.h"
 
 #include <time.h>
-#include <unistd.h>
+
+/* With fewer, a spinner takes the processor that the worker or the client needs. */
+#define SPIN_PROCESSORS 4
 
 /* A job that runs longer than this is not worth a processor: its wake-up is below 2 %. */
 #define SPIN_JOB_NS 1000000u
@@ -119,7 +121,7 @@ void worker_pump_init(struct worker_process *worker)
     (void)uv_check_init(worker->loop, &worker->check);
     (void)uv_idle_init(worker->loop, &worker->idle);
     (void)uv_timer_init(worker->loop, &worker->watchdog);
-    worker->may_spin = sysconf(_SC_NPROCESSORS_ONLN) >= 4;
+    worker->may_spin = uv_available_parallelism() >= SPIN_PROCESSORS;
 }
 
 void worker_pump_start(struct worker_process *worker)
