@@ -10,8 +10,9 @@
 
 #include <inttypes.h>
 
+/* Takes the reference on success; SESSION_E_FAULT and < 0 as a handler's. */
 static int answer_buffer(
-    struct session *session, uint32_t id, struct buffer *buffer, bool writable, bool maker)
+    struct session *session, uint32_t id, struct buffer *buffer, bool writable, struct fault *fault)
 {
     struct reply_buffer reply = {
         .size = buffer->size,
@@ -19,12 +20,15 @@ static int answer_buffer(
         .writable = writable,
     };
     cleanup(fd_closep) int fd = -1;
+    bool is_maker = !buffer->is_made;
     int r = buffer->kind == BUFFER_HOST ? buffer_export(buffer, writable, &fd) : 0;
 
-    if (r == 0)
-        r = handles_add(&session->handles, buffer, writable, maker, &reply.id);
     if (r < 0)
         return error_trace(r);
+    r = handles_add(&session->handles, buffer, writable, is_maker, &reply.id, fault);
+    if (r != 0)
+        return r == BUFFER_E_FAULT ? SESSION_E_FAULT : error_trace(r);
+    buffer->is_made = true;
     session_answer_buffer(session, id, &reply, steal(fd, -1));
     return 0;
 }
@@ -33,22 +37,20 @@ static int answer_buffer(
 void allocate_answer(struct buffer *buffer, const struct fault *fault)
 {
     struct session *session = steal(buffer->requester, NULL);
-    int r;
+    struct fault refused = *fault;
+    int r = SESSION_E_FAULT;
 
-    if (fault->status != STATUS_OK || !session) {
-        if (session)
-            session_answer_fault(session, buffer->request_id, fault);
-        buffer_forget_name(buffer);
-        (void)buffer_unref(buffer);
+    if (session && fault->status == STATUS_OK)
+        r = answer_buffer(session, buffer->request_id, buffer, buffer->memory.is_writable,
+                          &refused);
+    if (r == 0)
         return;
-    }
-    buffer->is_made = true;
-    r = answer_buffer(session, buffer->request_id, buffer, buffer->memory.is_writable, true);
-    if (r < 0) {
-        buffer_forget_name(buffer);
-        (void)buffer_unref(buffer);
+    if (session && r == SESSION_E_FAULT)
+        session_answer_fault(session, buffer->request_id, &refused);
+    else if (session)
         session_close(session, "an error of the daemon");
-    }
+    buffer_forget_name(buffer);
+    (void)buffer_unref(buffer);
 }
 
 static int clear(struct session *session, struct buffer *buffer, struct fault *fault)
@@ -196,10 +198,10 @@ int allocate_open(struct session *session, const struct request *request, struct
 
     if (r == BUFFER_E_FAULT)
         return SESSION_E_FAULT;
-    r = answer_buffer(session, request->id, buffer, body->writable, false);
-    if (r < 0)
+    r = answer_buffer(session, request->id, buffer, body->writable, fault);
+    if (r != 0)
         (void)buffer_unref(buffer);
-    return error_trace(r);
+    return r;
 }
 
 int allocate_free(struct session *session, const struct request *request, struct fault *fault)

@@ -13,6 +13,7 @@
 
 #include "../../proto/request.h"
 #include "../core/list.h"
+#include "../limits.h"
 #include "quota.h"
 #include "worker_process.h"
 
@@ -103,9 +104,16 @@ struct handles {
 };
 
 void handles_deinit(struct handles *handles);
-/* Takes the reference. */
-int handles_add(
-    struct handles *handles, struct buffer *buffer, bool writable, bool maker, uint64_t *ret_id);
+/* Opening a name again and again must end somewhere. */
+#define HANDLES_MAX LIMIT_BUFFERS_PER_UID
+
+/* Takes the reference on success; BUFFER_E_FAULT when the connection has HANDLES_MAX. */
+int handles_add(struct handles *handles,
+                struct buffer *buffer,
+                bool writable,
+                bool maker,
+                uint64_t *ret_id,
+                struct fault *ret_fault);
 struct handle *handles_find(const struct handles *handles, uint64_t id);
 /* Gives the number back. The maker's takes the name away; so does the owner's uid when the maker
  * is gone, or a name whose maker died could never be removed. */

@@ -35,12 +35,22 @@ static int grow(struct handles *handles)
     return 0;
 }
 
-int handles_add(
-    struct handles *handles, struct buffer *buffer, bool writable, bool maker, uint64_t *ret_id)
+int handles_add(struct handles *handles,
+                struct buffer *buffer,
+                bool writable,
+                bool maker,
+                uint64_t *ret_id,
+                struct fault *ret_fault)
 {
     uint32_t slot = 0;
     int r;
 
+    if (handles->count >= HANDLES_MAX) {
+        (void)fault_set(ret_fault, STATUS_LIMIT, "buffer",
+                        "this connection has %d buffers open; the limit is %d", HANDLES_MAX,
+                        HANDLES_MAX);
+        return BUFFER_E_FAULT;
+    }
     if (handles->count == handles->capacity) {
         r = grow(handles);
         if (r < 0)

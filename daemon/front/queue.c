@@ -354,6 +354,8 @@ void queue_worker_died(struct queue *queue, uint64_t taken)
         list_append(job->is_lost ? &failed : &again, &job->queue_link);
         if (job->is_lost && job->is_suspect) {
             job->charge.account->faults++;
+            log_warning("job=%" PRIu64 " uid=%u state=guilty: the worker died with it alone",
+                        job->number, (unsigned)job->charge.account->uid);
             queue->stats->suspects_guilty++;
         }
         if (!job->is_lost && job->link_index < taken) {

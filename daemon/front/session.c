@@ -14,6 +14,7 @@
 /* A frame that came before the device was known. */
 struct parked {
     struct list link;
+    struct charge charge;
     int fds[FRAME_FDS_MAX];
     size_t n_fds;
     size_t size;
@@ -25,6 +26,7 @@ static void parked_free(struct parked *parked)
     list_unlink(&parked->link);
     for (size_t i = 0; i < parked->n_fds; i++)
         fd_closep(&parked->fds[i]);
+    charge_release(&parked->charge);
     free(parked);
 }
 
@@ -218,15 +220,26 @@ static bool must_park(const struct session *session, const struct request *reque
             !list_is_empty(&session->parked));
 }
 
-static int
-park(struct session *session, const uint8_t *payload, size_t size, int *fds, size_t n_fds)
+/* Its bytes are charged like staged ones, which they will become. */
+static int park(struct session *session,
+                const uint8_t *payload,
+                size_t size,
+                int *fds,
+                size_t n_fds,
+                struct fault *ret_fault)
 {
     struct parked *parked = malloc(sizeof(*parked) + size);
+    int r;
 
     if (!parked)
         return error_origin(-ENOMEM);
-    parked->n_fds = n_fds;
-    parked->size = size;
+    *parked = (struct parked){.n_fds = n_fds, .size = size};
+    r = quota_charge(&session->server->quota, session->uid, QUOTA_INLINE_BYTES, size,
+                     &parked->charge, ret_fault);
+    if (r != 0) {
+        free(parked);
+        return r == QUOTA_E_LIMIT ? SESSION_E_FAULT : error_trace(r);
+    }
     memcpy(parked->payload, payload, size);
     for (size_t i = 0; i < n_fds; i++)
         parked->fds[i] = steal(fds[i], -1);
@@ -253,7 +266,10 @@ receive(struct session *session, uint8_t *payload, size_t size, int *fds, size_t
     if (r == REQUEST_E_REFUSED) {
         session_answer_fault(session, request.id, &fault);
     } else if (!again && must_park(session, &request)) {
-        if (park(session, payload, size, fds, n_fds) < 0)
+        r = park(session, payload, size, fds, n_fds, &fault);
+        if (r == SESSION_E_FAULT)
+            session_answer_fault(session, request.id, &fault);
+        else if (r < 0)
             session_close(session, "no memory to park a request");
     } else {
         serve(session, &request, fds, n_fds);

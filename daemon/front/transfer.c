@@ -135,15 +135,19 @@ int transfer_read(struct session *session, const struct request *request, struct
     struct buffer *buffer;
     int r;
 
-    if (body->length == 0 || body->length > REQUEST_INLINE_MAX) {
+    if (body->length > REQUEST_INLINE_MAX) {
         (void)fault_set(fault, STATUS_INVALID_ARGUMENT, "length",
-                        "length is %" PRIu64 "; allowed is 1 to %u", body->length,
+                        "length is %" PRIu64 "; allowed is at most %u", body->length,
                         (unsigned)REQUEST_INLINE_MAX);
         return SESSION_E_FAULT;
     }
     r = find(session, &end, &buffer, fault);
     if (r != 0)
         return r;
+    if (body->length == 0) {
+        session_answer_buffer(session, request->id, &(struct reply_buffer){.data = ""}, -1);
+        return 0;
+    }
     r = job_make(session, request, body->length, &job, fault);
     if (r != 0)
         return r;
