@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -137,6 +138,21 @@ Test(lifecycle, ends_with_a_line_when_the_device_is_not_there)
     cr_expect_eq(test_daemon_start_failing(&daemon, arguments), 1);
     cr_expect(test_daemon_logged(&daemon, "state=failed"));
     test_daemon_remove(&daemon);
+}
+
+Test(lifecycle, auto_says_once_why_it_took_the_cpu)
+{
+    static const char *const arguments[] = {"--device", "auto", NULL};
+    struct test_daemon daemon = {0};
+    gemmd *connection;
+
+    (void)setenv("GEMMD_LIBCUDA", "/nonexistent/libcuda.so", 1);
+    test_daemon_start(&daemon, arguments);
+    connection = test_daemon_connect(&daemon);
+    cr_expect_eq(multiply(connection, 4, NULL), GEMMD_OK);
+    cr_expect(test_daemon_logged(&daemon, "device=cpu note="));
+    gemmd_close(connection);
+    test_daemon_stop(&daemon);
 }
 
 Test(lifecycle, front_maps_neither_cuda_nor_compiler_nor_blas)
