@@ -176,6 +176,29 @@ Test(lifecycle, front_maps_neither_cuda_nor_compiler_nor_blas)
     test_daemon_stop(&daemon);
 }
 
+/* Both sides poll while they are hot, where there are processors for it. A few sleeps are allowed:
+ * another process may have taken ours. */
+Test(lifecycle, hot_jobs_make_no_system_call_on_the_link)
+{
+    enum { JOBS = 2000 };
+
+    struct test_daemon daemon = {0};
+    gemmd *connection;
+    double before;
+
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 8)
+        cr_skip_test("needs eight processors: nobody polls below four");
+    test_daemon_start(&daemon, NULL);
+    connection = test_daemon_connect(&daemon);
+    cr_assert_eq(multiply(connection, 16, NULL), GEMMD_OK);
+    before = test_stats_number(connection, NULL, "link_system_calls");
+    for (int i = 0; i < JOBS; i++)
+        cr_assert_eq(multiply(connection, 16, NULL), GEMMD_OK);
+    cr_expect_leq(test_stats_number(connection, NULL, "link_system_calls") - before, JOBS / 4.0);
+    gemmd_close(connection);
+    test_daemon_stop(&daemon);
+}
+
 /* All threads' context switches, voluntary or not: a process that sleeps makes none. */
 static unsigned long switches(pid_t pid)
 {
