@@ -11,7 +11,10 @@
 #define LIMIT_HOST_BYTES_PER_UID   (64ull << 30) /* registered or owned host memory */
 #define LIMIT_DEVICE_BYTES_PER_UID (1ull << 40)  /* the device says no first */
 #define LIMIT_INLINE_BYTES_PER_UID                                                                 \
-    (256ull << 20)                     /* staged operands and results of running jobs              \
-                                        */
+    (256ull << 20) /* staged operands and results of running jobs                                  \
+                    */
+#define LIMIT_MESSAGE_BYTES_PER_UID                                                                \
+    (512ull << 20) /* unfinished frames and unread replies of all its connections: a few that are  \
+                      slow at their own bounds, not all */
 #define LIMIT_PARTIAL_FRAME_SECONDS 30 /* half a frame, then silence */
 #define LIMIT_HELLO_SECONDS         10 /* connected, then silence */

@@ -82,6 +82,8 @@ void answer_job(struct queue *queue,
     struct session *session = job->session;
 
     count(queue->stats, job, fault, completion);
+    if (session)
+        socket_unexpect(&session->socket, job->reply_bytes);
     if (job->made) {
         allocate_answer(job->made, fault);
     } else if (session && encode(job, fault, completion, &message) == 0) {

@@ -60,6 +60,7 @@ struct job {
     bool is_lost;        /* by a worker's death, while that is sorted out */
     double estimate_seconds;
     uint64_t received_ns;
+    size_t reply_bytes; /* of D, when it comes back inline: socket_expect() */
 };
 
 struct job *job_new(void); /* NULL: no memory */

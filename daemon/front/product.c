@@ -332,6 +332,9 @@ static int start(struct draft *draft, const struct plan *plan)
             return error_trace(r);
         job->awaits_kernel = job->kernel->state == KERNEL_COMPILING;
     }
+    if (!job->operand[OPERAND_D].buffer)
+        job->reply_bytes = job->operand[OPERAND_D].span;
+    socket_expect(&draft->session->socket, job->reply_bytes);
     server->stats.products_by_input[job->problem.input]++;
     queue_submit(&server->queue, steal(draft->job, NULL), &draft->session->jobs);
     return 0;

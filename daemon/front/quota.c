@@ -8,14 +8,15 @@
 
 static const struct {
     uint64_t limit;
-    const char *name;
+    const char *name, *argument; /* of the request, when one alone decides the amount */
 } resources[QUOTA_COUNT] = {
-    [QUOTA_CLIENTS] = {LIMIT_CLIENTS_PER_UID, "connections"},
-    [QUOTA_JOBS] = {LIMIT_JOBS_PER_UID, "jobs under way"},
-    [QUOTA_BUFFERS] = {LIMIT_BUFFERS_PER_UID, "buffers"},
-    [QUOTA_HOST_BYTES] = {LIMIT_HOST_BYTES_PER_UID, "bytes of host memory"},
-    [QUOTA_DEVICE_BYTES] = {LIMIT_DEVICE_BYTES_PER_UID, "bytes of device memory"},
-    [QUOTA_INLINE_BYTES] = {LIMIT_INLINE_BYTES_PER_UID, "bytes of inline operands"},
+    [QUOTA_CLIENTS] = {LIMIT_CLIENTS_PER_UID, "connections", ""},
+    [QUOTA_JOBS] = {LIMIT_JOBS_PER_UID, "jobs under way", ""},
+    [QUOTA_BUFFERS] = {LIMIT_BUFFERS_PER_UID, "buffers", ""},
+    [QUOTA_HOST_BYTES] = {LIMIT_HOST_BYTES_PER_UID, "bytes of host memory", "size"},
+    [QUOTA_DEVICE_BYTES] = {LIMIT_DEVICE_BYTES_PER_UID, "bytes of device memory", "size"},
+    [QUOTA_INLINE_BYTES] = {LIMIT_INLINE_BYTES_PER_UID, "bytes of inline operands", ""},
+    [QUOTA_MESSAGE_BYTES] = {LIMIT_MESSAGE_BYTES_PER_UID, "bytes of frames under way", ""},
 };
 
 void quota_init(struct quota *quota)
@@ -58,6 +59,19 @@ static struct account *account_new(struct quota *quota, uid_t uid)
     return account;
 }
 
+static int refuse(const struct quota *quota,
+                  const struct charge *wanted,
+                  uint64_t used,
+                  uid_t uid,
+                  struct fault *ret_fault)
+{
+    (void)fault_set(ret_fault, STATUS_LIMIT, resources[wanted->resource].argument,
+                    "uid %u would have %" PRIu64 " + %" PRIu64 " %s; the limit is %" PRIu64,
+                    (unsigned)uid, used, wanted->amount, resources[wanted->resource].name,
+                    quota->limits[wanted->resource]);
+    return QUOTA_E_LIMIT;
+}
+
 int quota_charge(struct quota *quota,
                  uid_t uid,
                  enum quota_resource resource,
@@ -68,13 +82,9 @@ int quota_charge(struct quota *quota,
     struct account *account = account_find(quota, uid);
     uint64_t used = account ? account->used[resource] : 0;
 
-    if (amount > quota->limits[resource] - MIN(used, quota->limits[resource])) {
-        (void)fault_set(ret_fault, STATUS_LIMIT, "",
-                        "uid %u would have %" PRIu64 " + %" PRIu64 " %s; the limit is %" PRIu64,
-                        (unsigned)uid, used, amount, resources[resource].name,
-                        quota->limits[resource]);
-        return QUOTA_E_LIMIT;
-    }
+    if (amount > quota->limits[resource] - MIN(used, quota->limits[resource]))
+        return refuse(quota, &(struct charge){.resource = resource, .amount = amount}, used, uid,
+                      ret_fault);
     if (!account)
         account = account_new(quota, uid);
     if (!account)
@@ -84,6 +94,21 @@ int quota_charge(struct quota *quota,
     account->used[resource] += amount;
     quota->used[resource] += amount;
     *ret_charge = (struct charge){.account = account, .resource = resource, .amount = amount};
+    return 0;
+}
+
+int charge_resize(struct charge *charge, uint64_t amount, struct fault *ret_fault)
+{
+    struct account *account = charge->account;
+    const uint64_t limit = account->quota->limits[charge->resource];
+    const uint64_t others = account->used[charge->resource] - charge->amount;
+    const struct charge wanted = {.resource = charge->resource, .amount = amount};
+
+    if (amount > charge->amount && amount > limit - MIN(others, limit))
+        return refuse(account->quota, &wanted, others, account->uid, ret_fault);
+    account->used[charge->resource] = others + amount;
+    account->quota->used[charge->resource] += amount - charge->amount;
+    charge->amount = amount;
     return 0;
 }
 

@@ -19,6 +19,7 @@ enum quota_resource {
     QUOTA_HOST_BYTES,
     QUOTA_DEVICE_BYTES,
     QUOTA_INLINE_BYTES,
+    QUOTA_MESSAGE_BYTES,
     QUOTA_COUNT,
 };
 
@@ -63,4 +64,6 @@ int quota_charge(struct quota *quota,
                  uint64_t amount,
                  struct charge *ret_charge,
                  struct fault *ret_fault);
+/* The same charge with another amount; over the limit it stays as it is. */
+int charge_resize(struct charge *charge, uint64_t amount, struct fault *ret_fault);
 void charge_release(struct charge *charge); /* idempotent */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void reply_map_freep(struct reply_map **map)
 {
@@ -95,12 +96,14 @@ static int prune(struct session *session, const struct request *request)
 struct prewarm {
     struct list link;
     struct session *session;
+    struct charge charge;
     uint32_t id;
 };
 
 static void prewarm_free(struct prewarm *prewarm)
 {
     list_unlink(&prewarm->link);
+    charge_release(&prewarm->charge);
     free(prewarm);
 }
 
@@ -172,10 +175,12 @@ static int prewarm(struct session *session, const struct request *request, struc
         return error_origin(-ENOMEM);
     *made = (struct prewarm){.session = session, .id = request->id};
     list_append(&session->server->prewarms, &made->link);
-    r = compiler_request(session->server->compiler, &config, prewarmed, made);
-    if (r < 0)
+    r = quota_charge(&session->server->quota, session->uid, QUOTA_JOBS, 1, &made->charge, fault);
+    if (r == 0)
+        r = compiler_request(session->server->compiler, &config, prewarmed, made);
+    if (r != 0)
         prewarm_free(made);
-    return error_trace(r);
+    return r == QUOTA_E_LIMIT ? SESSION_E_FAULT : error_trace(r);
 }
 
 void cache_forget(struct server *server, struct session *session)
@@ -191,8 +196,23 @@ void cache_forget(struct server *server, struct session *session)
     }
 }
 
+/* Removing takes from everybody, and verifying holds up everybody. */
+static bool is_operator(const struct session *session)
+{
+    return session->uid == 0 || session->uid == geteuid();
+}
+
 int cache_request(struct session *session, const struct request *request, struct fault *fault)
 {
+    bool is_for_operators =
+        request->method == METHOD_CACHE_PRUNE || request->method == METHOD_CACHE_VERIFY;
+
+    if (is_for_operators && !is_operator(session)) {
+        (void)fault_set(fault, STATUS_PERMISSION, "",
+                        "uid %u may not call %s; allowed are root and the daemon's own uid %u",
+                        (unsigned)session->uid, method_name(request->method), (unsigned)geteuid());
+        return SESSION_E_FAULT;
+    }
     switch (request->method) {
     case METHOD_CACHE_PREWARM:
         return prewarm(session, request, fault);

@@ -270,6 +270,19 @@ static int init_compiler(struct server *server)
     return error_trace(r);
 }
 
+/* Half of what this machine and process have, where that is less than the limits say: one uid can
+ * take neither all descriptors nor so much memory that the kernel would have to kill somebody. */
+static void fit_quota(struct quota *quota)
+{
+    uint64_t pages = (uint64_t)MAX(sysconf(_SC_PHYS_PAGES), 0);
+    uint64_t bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    struct rlimit limit;
+
+    quota->limits[QUOTA_HOST_BYTES] = MIN(quota->limits[QUOTA_HOST_BYTES], bytes / 2);
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        quota->limits[QUOTA_BUFFERS] = MIN(quota->limits[QUOTA_BUFFERS], limit.rlim_cur / 4);
+}
+
 int server_new(struct server **ret_server, const struct options *options)
 {
     struct server *server = calloc(1, sizeof(*server));
@@ -282,6 +295,7 @@ int server_new(struct server **ret_server, const struct options *options)
     list_init(&server->sessions);
     list_init(&server->prewarms);
     quota_init(&server->quota);
+    fit_quota(&server->quota);
     r = uv_loop_init(&server->loop);
     if (r == 0)
         r = init_compiler(server);

@@ -332,6 +332,7 @@ static void socket_closed(struct socket *socket, const char *reason)
     while (!list_is_empty(&session->parked))
         parked_free(container_of(session->parked.next, struct parked, link));
     handles_deinit(&session->handles);
+    charge_release(&session->charge_messages);
     charge_release(&session->charge);
     list_unlink(&session->link);
     server->session_count--;
@@ -351,7 +352,9 @@ static void frame_late(uv_timer_t *timer)
 
     if (!socket_has_partial_frame(&session->socket))
         return;
-    if (session->socket.received_bytes == session->partial_bytes) {
+    /* While we do not read, the silence is ours. */
+    if (session->socket.received_bytes == session->partial_bytes &&
+        socket_is_reading(&session->socket)) {
         session->server->stats.violations++;
         session_close(session, "the rest of a frame did not come");
         return;
@@ -371,9 +374,18 @@ static void partial_callback(struct socket *socket)
     (void)uv_timer_start(&session->timer, frame_late, LIMIT_PARTIAL_FRAME_SECONDS * 1000, 0);
 }
 
+static bool memory_callback(struct socket *socket, size_t bytes)
+{
+    struct session *session = container_of(socket, struct session, socket);
+    struct fault fault;
+
+    return charge_resize(&session->charge_messages, bytes, &fault) == 0;
+}
+
 static const struct socket_operations socket_operations = {
     .frame = frame_callback,
     .partial = partial_callback,
+    .memory = memory_callback,
     .closed = socket_closed,
 };
 
@@ -408,8 +420,9 @@ static int admit(struct server *server, int fd, uid_t uid, struct charge *ret_ch
 int session_new(struct server *server, int fd, uid_t uid, gid_t gid, pid_t pid)
 {
     cleanup(fd_closep) int peer = fd;
-    struct charge charge = CHARGE_NULL;
+    struct charge charge = CHARGE_NULL, messages = CHARGE_NULL;
     struct session *session;
+    struct fault fault;
     int r = admit(server, peer, uid, &charge);
 
     if (r == QUOTA_E_LIMIT)
@@ -417,10 +430,12 @@ int session_new(struct server *server, int fd, uid_t uid, gid_t gid, pid_t pid)
     if (r < 0)
         return error_trace(r);
     session = calloc(1, sizeof(*session));
+    (void)quota_charge(&server->quota, uid, QUOTA_MESSAGE_BYTES, 0, &messages, &fault);
     r = session ? socket_init(&session->socket, &server->loop, peer, &socket_operations)
                 : error_origin(-ENOMEM);
     if (r < 0) {
         free(session);
+        charge_release(&messages);
         charge_release(&charge);
         return error_trace(r);
     }
@@ -430,6 +445,7 @@ int session_new(struct server *server, int fd, uid_t uid, gid_t gid, pid_t pid)
     session->gid = gid;
     session->pid = pid;
     session->charge = charge;
+    session->charge_messages = messages;
     list_init(&session->jobs);
     list_init(&session->parked);
     list_append(&server->sessions, &session->link);

@@ -27,7 +27,7 @@ struct session {
     uid_t uid;
     gid_t gid;
     pid_t pid;
-    struct charge charge;
+    struct charge charge, charge_messages;
     struct handles handles;
     struct list jobs;       /* struct job, in the order of requests */
     struct list parked;     /* frames that wait for the first worker */

@@ -36,7 +36,7 @@ bool socket_has_partial_frame(const struct socket *socket)
     return socket->header_size > 0;
 }
 
-static bool socket_is_reading(const struct socket *socket)
+bool socket_is_reading(const struct socket *socket)
 {
     return !socket->is_closing && !socket->is_held && !socket->is_paused;
 }
@@ -47,6 +47,19 @@ static void close_fds(int *fds, size_t n_fds)
 {
     for (size_t i = 0; i < n_fds; i++)
         fd_closep(&fds[i]);
+}
+
+/* Tells what the socket holds, when that changed. */
+static bool memory_is_granted(struct socket *socket)
+{
+    size_t bytes = (socket->payload_capacity + socket->queue_bytes) & ~(SOCKET_MEMORY_STEP - 1ul);
+
+    if (bytes == socket->memory_bytes)
+        return true;
+    if (socket->operations->memory && !socket->operations->memory(socket, bytes))
+        return false;
+    socket->memory_bytes = bytes;
+    return true;
 }
 
 static void output_free(struct socket_output *output)
@@ -66,6 +79,7 @@ static void frame_reset(struct socket *socket)
     socket->payload_size = 0;
     socket->payload_capacity = 0;
     socket->header_size = 0;
+    (void)memory_is_granted(socket); /* less always is */
 }
 
 static void on_handle_closed(uv_handle_t *handle)
@@ -90,15 +104,20 @@ void socket_close(struct socket *socket, const char *reason)
     fd_closep(&socket->fd); /* right after uv_close(), which took it out of the poll set */
 }
 
-void socket_refuse(struct socket *socket, const char *sentence)
+static void end_with(struct socket *socket, enum status status, const char *sentence)
 {
     cleanup(message_deinit) struct message message = MESSAGE_NULL;
     struct fault fault;
 
-    fault_set(&fault, STATUS_PROTOCOL, "", "%s", sentence);
+    fault_set(&fault, status, "", "%s", sentence);
     if (reply_encode_fault(REPLY_ID_LAST, &fault, &message) == 0)
         socket_send(socket, &message, -1);
     socket_close(socket, sentence);
+}
+
+void socket_refuse(struct socket *socket, const char *sentence)
+{
+    end_with(socket, STATUS_PROTOCOL, sentence);
 }
 
 /* --- the poll set ---------------------------------------------------------------------------- */
@@ -162,10 +181,9 @@ static const char *take_fds(struct socket *socket, struct msghdr *message, bool 
 
 static void close_failed(struct socket *socket, int error)
 {
-    if (error == ECONNRESET || error == EPIPE)
-        socket_close(socket, "the peer is gone");
-    else
-        socket_close(socket, "the socket failed");
+    bool is_gone = error == ECONNRESET || error == EPIPE;
+
+    socket_close(socket, is_gone ? "the peer is gone" : "the socket failed");
 }
 
 static enum progress
@@ -243,7 +261,11 @@ static bool payload_grow(struct socket *socket)
         return false;
     socket->payload = payload;
     socket->payload_capacity = capacity;
-    return true;
+    if (memory_is_granted(socket))
+        return true;
+    end_with(socket, STATUS_LIMIT,
+             "unfinished frames and unread replies of this uid take more than its limit of bytes");
+    return false;
 }
 
 /* Hands the frame over. It is taken out of the socket first: the callee may close it. */
@@ -347,10 +369,16 @@ static ssize_t send_some(struct socket *socket)
     return n;
 }
 
+static void update_pause(struct socket *socket)
+{
+    socket->is_paused = socket->queue_bytes + socket->expected_bytes > SOCKET_QUEUE_PAUSE;
+}
+
 static void queue_consume(struct socket *socket, size_t n)
 {
     socket->sent_bytes += n;
     socket->queue_bytes -= n;
+    (void)memory_is_granted(socket); /* less always is */
     while (n > 0) {
         struct socket_output *output = container_of(socket->queue.next, struct socket_output, node);
         const size_t part = MIN(n, output->size - output->sent);
@@ -375,7 +403,7 @@ static void socket_flush(struct socket *socket)
             break;
         queue_consume(socket, (size_t)n);
     }
-    socket->is_paused = socket->queue_bytes > SOCKET_QUEUE_PAUSE;
+    update_pause(socket);
 }
 
 static bool queue_append(struct socket *socket, struct message *message, int fd)
@@ -409,9 +437,26 @@ void socket_send(struct socket *socket, struct message *message, int fd)
     if (was_empty)
         socket_flush(socket); /* else the kernel's buffer is full */
     else
-        socket->is_paused = socket->queue_bytes > SOCKET_QUEUE_PAUSE;
+        update_pause(socket);
     if (socket->queue_bytes > SOCKET_QUEUE_MAX)
         socket_close(socket, "the client does not read its replies");
+    else if (!memory_is_granted(socket))
+        socket_close(socket, "the uid's clients do not read their replies");
+    socket_watch(socket);
+}
+
+void socket_expect(struct socket *socket, size_t bytes)
+{
+    socket->expected_bytes += bytes;
+    update_pause(socket);
+    socket_watch(socket);
+}
+
+void socket_unexpect(struct socket *socket, size_t bytes)
+{
+    assert(socket->expected_bytes >= bytes);
+    socket->expected_bytes -= bytes;
+    update_pause(socket);
     socket_watch(socket);
 }
 

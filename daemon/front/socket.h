@@ -18,6 +18,7 @@
 
 #define SOCKET_QUEUE_PAUSE (32u << 20) /* bytes: two largest replies */
 #define SOCKET_QUEUE_MAX   (64u << 20) /* bytes: what one slow reader can hold of our memory */
+#define SOCKET_MEMORY_STEP (64u << 10) /* bytes: most connections never take one */
 
 struct socket;
 
@@ -28,6 +29,10 @@ struct socket_operations {
     /* What could be read was, and an unfinished frame remains: it is due within
      * LIMIT_PARTIAL_FRAME_SECONDS. NULL is allowed. */
     void (*partial)(struct socket *socket);
+    /* Unfinished frames and unread replies take so many bytes now, in steps of SOCKET_MEMORY_STEP.
+     * False: more than this peer may have, and the connection ends. NULL: no bound but those below.
+     */
+    bool (*memory)(struct socket *socket, size_t bytes);
     /* The connection is over (end of file, violation, error, or socket_close). Called once, as the
      * last call, when the handle is closed and the memory may go. `reason` for the log. */
     void (*closed)(struct socket *socket, const char *reason);
@@ -51,6 +56,8 @@ struct socket {
     /* write side */
     struct list queue; /* of struct socket_output, in socket.c */
     size_t queue_bytes;
+    size_t expected_bytes; /* of replies to requests that were read */
+    size_t memory_bytes;   /* as last told to `memory` */
     uint64_t received_bytes, sent_bytes;
 };
 
@@ -68,6 +75,13 @@ void socket_refuse(struct socket *socket, const char *sentence);
 /* Stops and resumes reading: the session's own bound on requests in flight. While reading is
  * stopped, a peer that hangs up still ends the connection. */
 void socket_hold(struct socket *socket, bool hold);
+/* Replies of so many bytes are on their way: they count as queued when it is decided whether to
+ * read on, or a client that only asks for much and is busy for a while would be taken for one that
+ * does not read. Taken back before the reply is sent. */
+void socket_expect(struct socket *socket, size_t bytes);
+void socket_unexpect(struct socket *socket, size_t bytes);
+/* Not held, paused or closing: the peer's next bytes are waited for. */
+bool socket_is_reading(const struct socket *socket);
 /* Idempotent. What is queued is dropped. `reason` has static lifetime. */
 void socket_close(struct socket *socket, const char *reason);
 bool socket_is_open(const struct socket *socket);

@@ -155,6 +155,8 @@ int transfer_read(struct session *session, const struct request *request, struct
     if (r < 0)
         return error_trace(r);
     job_use_buffer(job, OPERAND_A, buffer_ref(buffer), body->offset, body->length);
+    job->reply_bytes = body->length;
+    socket_expect(&session->socket, job->reply_bytes);
     submit(session, steal(job, NULL), body->length);
     return 0;
 }

@@ -126,6 +126,7 @@ Test(protocol, states_the_limits_that_hold)
         {"host_bytes_per_uid", LIMIT_HOST_BYTES_PER_UID},
         {"device_bytes_per_uid", LIMIT_DEVICE_BYTES_PER_UID},
         {"inline_bytes_per_uid", LIMIT_INLINE_BYTES_PER_UID},
+        {"message_bytes_per_uid", LIMIT_MESSAGE_BYTES_PER_UID},
     };
 
     char row[128];

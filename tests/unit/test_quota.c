@@ -80,3 +80,22 @@ Test(quota, has_a_limit_for_every_resource)
         charge_release(&all);
     }
 }
+
+Test(quota, a_charge_grows_and_shrinks_within_the_limit)
+{
+    struct charge mine, other;
+
+    cr_assert_eq(quota_charge(&quota, 7, QUOTA_MESSAGE_BYTES, 0, &mine, &fault), 0);
+    cr_assert_eq(quota_charge(&quota, 7, QUOTA_MESSAGE_BYTES, 1000, &other, &fault), 0);
+    cr_expect_eq(charge_resize(&mine, LIMIT_MESSAGE_BYTES_PER_UID - 1000, &fault), 0);
+    cr_expect_eq(quota.used[QUOTA_MESSAGE_BYTES], LIMIT_MESSAGE_BYTES_PER_UID);
+    cr_expect_eq(charge_resize(&other, 1001, &fault), QUOTA_E_LIMIT);
+    cr_expect_eq(other.amount, 1000);
+    cr_expect_eq(charge_resize(&other, UINT64_MAX, &fault), QUOTA_E_LIMIT);
+    cr_expect_eq(charge_resize(&mine, 5, &fault), 0);
+    cr_expect_eq(charge_resize(&other, 1001, &fault), 0);
+    cr_expect_eq(quota.used[QUOTA_MESSAGE_BYTES], 1006);
+    charge_release(&mine);
+    charge_release(&other);
+    cr_expect_eq(quota.used[QUOTA_MESSAGE_BYTES], 0);
+}
