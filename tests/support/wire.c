@@ -30,7 +30,7 @@ bool wire_receive(int fd, void *bytes, size_t size, int *ret_fd)
     return true;
 }
 
-void wire_transmit(int fd, const void *bytes, size_t size, int passed)
+bool wire_transmit(int fd, const void *bytes, size_t size, int passed)
 {
     alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
 
@@ -49,7 +49,8 @@ void wire_transmit(int fd, const void *bytes, size_t size, int passed)
         }
         n = sendmsg(fd, &message, MSG_NOSIGNAL);
         if (n < 0)
-            return; /* the client left: the next receive sees it */
+            return false; /* the peer left: the next receive sees it */
         sent += (size_t)n;
     }
+    return true;
 }

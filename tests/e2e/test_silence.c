@@ -1,0 +1,100 @@
+/*
+ * Peers that connect and then say nothing, or stop in the middle: ended in their time and told by
+ * the log, while one that is only slow is served.
+ */
+#include "../../daemon/limits.h"
+#include "../support/raw.h"
+
+#include <criterion/criterion.h>
+#include <poll.h>
+#include <time.h>
+#include <unistd.h>
+
+static double now(void)
+{
+    struct timespec time;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* Peers that differ in how far they came before they fell silent. */
+enum {
+    MUTE,        /* nothing at all */
+    STAMMERER,   /* half of hello */
+    HALF_HEADER, /* after hello: a part of a header */
+    HALF_BODY,   /* a header and a part of its payload */
+    SLOW,        /* the same, but a byte comes now and then */
+    IDLE,        /* after hello: nothing, and that is its right */
+    COUNT,
+};
+
+static double allowed_seconds(int peer)
+{
+    return peer == MUTE || peer == STAMMERER          ? LIMIT_HELLO_SECONDS
+           : peer == HALF_HEADER || peer == HALF_BODY ? LIMIT_PARTIAL_FRAME_SECONDS
+                                                      : -1;
+}
+
+static void begin(const struct test_daemon *daemon, const struct message *message, int fds[COUNT])
+{
+    static const size_t parts[COUNT] = {0, 7, 5, 20, 20, 0};
+
+    for (int i = 0; i < COUNT; i++) {
+        fds[i] = i <= STAMMERER ? raw_connect(daemon) : raw_greeted(daemon);
+        cr_assert(raw_send(fds[i], message->bytes, parts[i], -1));
+    }
+}
+
+/* When each was ended; a byte of the slow one's frame goes out every five seconds. */
+static void watch(int fds[COUNT], const struct message *message, double ret_ended[COUNT])
+{
+    const double start = now(), end = start + LIMIT_PARTIAL_FRAME_SECONDS + 3;
+    struct pollfd polls[COUNT];
+    size_t sent = 20;
+
+    for (int i = 0; i < COUNT; i++)
+        polls[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    while (now() < end) {
+        char bytes[4096];
+
+        (void)poll(polls, COUNT, 250);
+        for (int i = 0; i < COUNT; i++) {
+            if (polls[i].fd >= 0 && polls[i].revents && read(fds[i], bytes, sizeof(bytes)) <= 0) {
+                ret_ended[i] = now() - start;
+                polls[i].fd = -1;
+            }
+        }
+        if (now() - start > 5.0 * (double)(sent - 19))
+            cr_assert(raw_send(fds[SLOW], message->bytes + sent++, 1, -1));
+    }
+    cr_assert(raw_send(fds[SLOW], message->bytes + sent, message->size - sent, -1));
+}
+
+Test(silence, ends_a_connection_only_where_something_is_due, .timeout = 120)
+{
+    cleanup(message_deinit) struct message message = MESSAGE_NULL;
+    const struct request request = {.id = 4, .method = METHOD_STATS};
+    struct test_daemon daemon = {0};
+    double ended[COUNT] = {0};
+    int fds[COUNT];
+
+    cr_assert_eq(request_encode(&request, 0, &message), 0);
+    test_daemon_start(&daemon, NULL);
+    begin(&daemon, &message, fds);
+    watch(fds, &message, ended);
+    for (int i = 0; i < COUNT; i++) {
+        if (allowed_seconds(i) < 0) {
+            cr_expect_eq(ended[i], 0, "peer %d was ended after %g s", i, ended[i]);
+        } else {
+            cr_expect_geq(ended[i], allowed_seconds(i) - 1, "peer %d: %g s", i, ended[i]);
+            cr_expect_leq(ended[i], allowed_seconds(i) + 2, "peer %d: %g s", i, ended[i]);
+        }
+    }
+    raw_expect(fds[SLOW], 4, STATUS_OK);
+    cr_assert(raw_request(fds[IDLE], &request, -1));
+    raw_expect(fds[IDLE], 4, STATUS_OK);
+    for (int i = 0; i < COUNT; i++)
+        (void)close(fds[i]);
+    test_daemon_stop(&daemon);
+}

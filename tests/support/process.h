@@ -1,0 +1,16 @@
+/*
+ * What /proc says of a process, for tests of leaks and idleness.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+unsigned process_descriptors(pid_t pid);
+unsigned process_mappings(pid_t pid);
+unsigned long process_resident_kib(pid_t pid);
+/* All threads' context switches, voluntary or not: a process that sleeps makes none. */
+unsigned long process_switches(pid_t pid);
+bool process_maps(pid_t pid, const char *name);
+/* A child of `parent` whose command line contains this word; 0 when there is none. */
+pid_t process_child(pid_t parent, const char *word);
