@@ -9,6 +9,7 @@
 #include "ptxas_log.h"
 
 #include <dlfcn.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,6 +139,26 @@ static int read_identity(struct nvrtc *nvrtc, struct fault *fault)
     return 0;
 }
 
+/* NVRTC opens its builtins by bare name, which only the system's folders answer. Loaded from beside
+ * it first, they are found by that name wherever the pair lies (NVIDIA's wheels have no run path).
+ * Without the file NVRTC looks by itself and says so in its log. */
+static void load_builtins(const struct nvrtc *nvrtc)
+{
+    char path[PATH_MAX];
+    Dl_info info;
+    const char *slash;
+
+    if (dladdr(dlsym(nvrtc->library, "nvrtcVersion"), &info) == 0)
+        return;
+    slash = strrchr(info.dli_fname, '/');
+    if (!slash)
+        return;
+    (void)snprintf(path, sizeof(path), "%.*s/libnvrtc-builtins.so.%" PRIu32 ".%" PRIu32,
+                   (int)(slash - info.dli_fname), info.dli_fname, nvrtc->identity.major,
+                   nvrtc->identity.minor);
+    (void)dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
 static void nvrtc_freep(struct nvrtc **nvrtc)
 {
     (void)nvrtc_free(*nvrtc);
@@ -156,6 +177,7 @@ int nvrtc_new(struct nvrtc **ret_nvrtc, struct fault *ret_fault)
         *ret_fault = fault;
         return r;
     }
+    load_builtins(nvrtc);
     *ret_nvrtc = steal(nvrtc, NULL);
     return 0;
 }

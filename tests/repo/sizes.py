@@ -2,7 +2,6 @@
 """A reader holds 500 lines; a source file may not be longer. Generated and data files do not count."""
 
 import os
-import subprocess
 import sys
 
 LINES_MAX = 500
@@ -11,16 +10,13 @@ SUFFIXES = (".c", ".h", ".cu", ".cuh", ".py", ".cmake")
 
 def main():
     root = sys.argv[1]
-    listed = subprocess.run(["git", "-C", root, "ls-files"], capture_output=True, text=True)
-    names = listed.stdout.splitlines() if listed.returncode == 0 else []
-    if not names:  # an unpacked archive has no git
-        names = [os.path.relpath(os.path.join(d, f), root)
-                 for top in ("daemon", "proto", "client", "kernels_src", "tests")
-                 for d, _, files in os.walk(os.path.join(root, top)) for f in files]
+    names = [os.path.relpath(os.path.join(d, f), root)
+             for top in ("daemon", "proto", "client", "kernels_src", "tests", "deploy")
+             for d, _, files in os.walk(os.path.join(root, top)) for f in files]
     failed = 0
-    for name in names:
+    for name in sorted(names):
         path = os.path.join(root, name)
-        if name.endswith(SUFFIXES) and os.path.exists(path):
+        if name.endswith(SUFFIXES):
             with open(path, encoding="utf-8") as file:
                 lines = sum(1 for _ in file)
             if lines > LINES_MAX:

@@ -6,6 +6,7 @@
 #include "fake_kernels.h"
 
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <elf.h>
 
 struct fixture {
@@ -41,6 +42,26 @@ static struct fixture fixture_new(const char *body)
 static int compile(struct fixture *fixture)
 {
     return nvrtc_compile(fixture->nvrtc, &fixture->sources, &fixture->config, &fixture->result);
+}
+
+/* By its bare name it is then found, whatever folders the system knows. */
+Test(nvrtc, brings_the_builtins_that_lie_beside_the_library)
+{
+    struct nvrtc *nvrtc = NULL;
+    struct compiler_identity identity;
+    struct fault fault = FAULT_NONE;
+    char name[64];
+    void *library;
+
+    if (nvrtc_new(&nvrtc, &fault))
+        cr_skip_test("%s", fault.message);
+    nvrtc_identity(nvrtc, &identity);
+    (void)snprintf(name, sizeof(name), "libnvrtc-builtins.so.%u.%u", identity.major,
+                   identity.minor);
+    library = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
+    cr_assert_not_null(library, "%s is not loaded", name);
+    cr_assert_eq(dlclose(library), 0);
+    nvrtc_free(nvrtc);
 }
 
 Test(nvrtc, compiles_for_every_architecture)
