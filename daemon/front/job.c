@@ -128,6 +128,15 @@ static uint32_t host_flags(const struct job *job)
     return result;
 }
 
+/* Of what is not touched a client may have said anything; whoever computes with it would overflow.
+ */
+static const struct problem_operand *layout(const struct job *job, enum operand_role role)
+{
+    static const struct problem_operand none = {0};
+
+    return job->operand[role].is_used ? &job->problem.operand[role] : &none;
+}
+
 static void product_command(const struct job *job, struct gemmd_job *ret_gemm)
 {
     const struct problem *p = &job->problem;
@@ -141,14 +150,14 @@ static void product_command(const struct job *job, struct gemmd_job *ret_gemm)
         .n = p->n,
         .k = p->k,
         .batch = p->batch,
-        .lda = p->operand[OPERAND_A].ld,
-        .ldb = p->operand[OPERAND_B].ld,
-        .ldc = p->operand[OPERAND_C].ld,
-        .ldd = p->operand[OPERAND_D].ld,
-        .stride_a = p->operand[OPERAND_A].stride,
-        .stride_b = p->operand[OPERAND_B].stride,
-        .stride_c = p->operand[OPERAND_C].stride,
-        .stride_d = p->operand[OPERAND_D].stride,
+        .lda = layout(job, OPERAND_A)->ld,
+        .ldb = layout(job, OPERAND_B)->ld,
+        .ldc = layout(job, OPERAND_C)->ld,
+        .ldd = layout(job, OPERAND_D)->ld,
+        .stride_a = layout(job, OPERAND_A)->stride,
+        .stride_b = layout(job, OPERAND_B)->stride,
+        .stride_c = layout(job, OPERAND_C)->stride,
+        .stride_d = layout(job, OPERAND_D)->stride,
         .alpha = p->alpha,
         .beta = p->beta,
         .input = p->input,

@@ -341,11 +341,12 @@ static enum status product_run(struct cpu_gemm *gemm, const struct product *p)
     return STATUS_OK;
 }
 
+/* Unsigned: what is not read may have any stride. */
 static struct matrix
-matrix_of(gemmd_u64 address, gemmd_i64 ld, gemmd_i64 offset, enum dtype dtype, bool is_transposed)
+matrix_of(gemmd_u64 address, gemmd_i64 ld, uint64_t offset, enum dtype dtype, bool is_transposed)
 {
     return (struct matrix){
-        .base = (char *)(uintptr_t)(address + (uint64_t)offset * dtype_size(dtype)),
+        .base = (char *)(uintptr_t)(address + offset * dtype_size(dtype)),
         .ld = ld,
         .dtype = dtype,
         .is_transposed = is_transposed,
@@ -358,10 +359,10 @@ static struct product product_of(const struct gemmd_job *job, int64_t item, cons
     const bool trans_a = job->flags & GEMMD_JOB_TRANS_A, trans_b = job->flags & GEMMD_JOB_TRANS_B;
 
     return (struct product){
-        .a = matrix_of(job->a, job->lda, item * job->stride_a, input, trans_a),
-        .b = matrix_of(job->b, job->ldb, item * job->stride_b, input, trans_b),
-        .c = matrix_of(job->c, job->ldc, item * job->stride_c, output, false),
-        .d = matrix_of(job->d, job->ldd, item * job->stride_d, output, false),
+        .a = matrix_of(job->a, job->lda, (uint64_t)item * (uint64_t)job->stride_a, input, trans_a),
+        .b = matrix_of(job->b, job->ldb, (uint64_t)item * (uint64_t)job->stride_b, input, trans_b),
+        .c = matrix_of(job->c, job->ldc, (uint64_t)item * (uint64_t)job->stride_c, output, false),
+        .d = matrix_of(job->d, job->ldd, (uint64_t)item * (uint64_t)job->stride_d, output, false),
         .m = job->m,
         .n = job->n,
         .k = job->k,

@@ -183,8 +183,12 @@ Test(cpu_gemm, without_a_product_to_add_a_and_b_are_not_read)
             struct scene scene = scene_make(&s);
 
             scene.job.a = scene.job.b = 0; /* absent: reading would be a fault */
-            if (s.beta == 0)
+            scene.job.lda = scene.job.ldb = INT64_MAX;
+            scene.job.stride_a = scene.job.stride_b = INT64_MAX - 1;
+            if (s.beta == 0) {
                 scene.job.c = 0;
+                scene.job.ldc = scene.job.stride_c = INT64_MAX;
+            }
             cr_assert_eq(cpu_gemm_run(&engine.gemm, &scene.job), STATUS_OK);
             check_elements(&scene, &s);
             cr_assert(scene_kept_surroundings(&scene), "bytes beside D's elements changed");
