@@ -178,11 +178,10 @@ memory_mapped(struct worker_process *worker, const struct link_message *message,
             memory->fd = steal(*fd, -1);
         memory->address = message->address;
         memory->state = MEMORY_MAPPED;
+        memory->was_mapped = true;
     } else if (memory) {
-        /* Memory with a descriptor was there before this worker: it is lost to its users. */
-        bool is_new = memory->kind == LINK_MEMORY_HOST || memory->fd < 0;
-
-        memory_lose(memory, is_new ? message->fault.status : STATUS_BUFFER_LOST,
+        /* What an earlier worker had is lost to its users; what is new was not to be had. */
+        memory_lose(memory, memory->was_mapped ? STATUS_BUFFER_LOST : message->fault.status,
                     message->fault.message);
         log_warning("memory=%" PRIu64 " size=%" PRIu64 " state=lost status=%s reason=\"%s\"",
                     memory->id, memory->size, status_name(memory->lost_status),

@@ -39,7 +39,8 @@ struct memory {
     int fd; /* owned; -1 for device memory that does not exist yet */
     uint64_t size;
     bool is_writable;
-    bool is_asked; /* the current worker got a LINK_MAP for it */
+    bool is_asked;   /* the current worker got a LINK_MAP for it */
+    bool was_mapped; /* by this worker or an earlier one */
     uint64_t address;
     void (*changed)(struct memory *memory); /* the owner's, after each MAPPED or LOST; or NULL */
     enum status lost_status;
