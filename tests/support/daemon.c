@@ -45,16 +45,17 @@ static void prepare(struct test_daemon *daemon)
 static void run_daemon(const struct test_daemon *daemon, int ready_fd, const char *const *arguments)
 {
     char number[16];
-    const char *argv[ARGUMENTS_MAX] = {"gemmd",       "--socket",   daemon->socket, "--cache",
-                                       daemon->cache, "--device",   test_device(),  "--log-level",
-                                       "debug",       "--ready-fd", number};
-    size_t count = 11;
+    const char *argv[ARGUMENTS_MAX] = {"gemmd",       "--socket",    daemon->socket, "--device",
+                                       test_device(), "--log-level", "debug",        "--ready-fd",
+                                       number,        "--cache",     daemon->cache};
+    size_t count = daemon->has_default_cache ? 9 : 11;
     int log = open(daemon->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
 
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     (void)snprintf(number, sizeof(number), "%d", ready_fd);
     while (arguments && *arguments && count + 1 < ARGUMENTS_MAX)
         argv[count++] = *arguments++;
+    argv[count] = NULL;
     (void)dup2(log, STDERR_FILENO);
     (void)execv(binary(), (char *const *)argv);
     _exit(127);

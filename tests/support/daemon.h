@@ -16,6 +16,7 @@ struct test_daemon {
     char socket[96];
     char cache[96];
     char log[96];
+    bool has_default_cache; /* no --cache: as the environment says */
 };
 
 /* `arguments` (NULL, or ended by NULL) come last, so that they win. Returns when requests are
