@@ -16,25 +16,33 @@ void log_init(const char *role, enum log_level level)
     log_prefix = !isatty(STDERR_FILENO);
 }
 
+static const struct {
+    const char *name;
+    enum log_level level;
+} level_names[] = {
+    {"error", LOG_LEVEL_ERROR},
+    {"warning", LOG_LEVEL_WARNING},
+    {"info", LOG_LEVEL_INFO},
+    {"debug", LOG_LEVEL_DEBUG},
+};
+
 bool log_level_from_text(const char *text, enum log_level *ret_level)
 {
-    static const struct {
-        const char *name;
-        enum log_level level;
-    } names[] = {
-        {"error", LOG_LEVEL_ERROR},
-        {"warning", LOG_LEVEL_WARNING},
-        {"info", LOG_LEVEL_INFO},
-        {"debug", LOG_LEVEL_DEBUG},
-    };
-
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-        if (strcmp(text, names[i].name) == 0) {
-            *ret_level = names[i].level;
+    for (size_t i = 0; i < ARRAY_SIZE(level_names); i++) {
+        if (strcmp(text, level_names[i].name) == 0) {
+            *ret_level = level_names[i].level;
             return true;
         }
     }
     return false;
+}
+
+const char *log_level_name(enum log_level level)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(level_names); i++)
+        if (level_names[i].level == level)
+            return level_names[i].name;
+    return "unknown";
 }
 
 enum log_level log_level(void)

@@ -22,6 +22,7 @@ enum log_level {
 void log_init(const char *role, enum log_level level);
 /* Accepts "error", "warning", "info", "debug"; false and no change on anything else. */
 bool log_level_from_text(const char *text, enum log_level *ret_level);
+const char *log_level_name(enum log_level level); /* the text above */
 enum log_level log_level(void);
 void log_message(enum log_level level, const char *format, ...) printf_like(2, 3);
 

@@ -244,6 +244,8 @@ static int process_spawn(struct worker_process *worker)
         (char *)"5",
         (char *)"--socket",
         (char *)"6",
+        (char *)"--log-level",
+        (char *)log_level_name(log_level()),
         NULL,
     };
     uv_process_options_t options = {

@@ -140,6 +140,19 @@ Test(lifecycle, ends_with_a_line_when_the_device_is_not_there)
     test_daemon_remove(&daemon);
 }
 
+Test(lifecycle, worker_logs_at_the_level_that_the_daemon_was_given)
+{
+    static const char *const levels[][3] = {{"--log-level", "warning"}, {"--log-level", "info"}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(levels); i++) {
+        struct test_daemon daemon = {0};
+
+        test_daemon_start(&daemon, levels[i]);
+        cr_expect_eq(test_daemon_logged(&daemon, "<6>worker: device="), i == 1);
+        test_daemon_stop(&daemon);
+    }
+}
+
 Test(lifecycle, auto_says_once_why_it_took_the_cpu)
 {
     static const char *const arguments[] = {"--device", "auto", NULL};

@@ -119,3 +119,15 @@ Test(log, notes_unexpected_errors_and_no_outcomes)
     cr_assert_eq(error_fold(3), -ENOTRECOVERABLE);
     cr_assert(strstr(caught(), "step=fold"), "%s", text);
 }
+
+Test(log, has_a_name_for_each_level_that_names_it_back)
+{
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+    enum log_level level;
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        cr_assert(log_level_from_text(names[i], &level));
+        cr_assert_str_eq(log_level_name(level), names[i]);
+    }
+    cr_assert_not(log_level_from_text("verbose", &level));
+}
