@@ -112,15 +112,25 @@ static const char *take_log_level(struct options *options, const char *text)
     return log_level_from_text(text, &options->log_level) ? NULL : "error, warning, info or debug";
 }
 
-static const char *take_compile_seconds(struct options *options, const char *text)
+static const char *seconds_from_text(const char *text, double *ret_seconds)
 {
     char *end;
     double seconds = strtod(text, &end);
 
     if (end == text || *end != '\0' || !isfinite(seconds) || seconds <= 0 || seconds > 3600)
         return "seconds, over 0 and up to 3600";
-    options->compile_seconds = seconds;
+    *ret_seconds = seconds;
     return NULL;
+}
+
+static const char *take_compile_seconds(struct options *options, const char *text)
+{
+    return seconds_from_text(text, &options->compile_seconds);
+}
+
+static const char *take_job_seconds(struct options *options, const char *text)
+{
+    return seconds_from_text(text, &options->job_seconds);
 }
 
 static const char *take_compile_bytes(struct options *options, const char *text)
@@ -162,6 +172,8 @@ static const struct option_entry entries[] = {
      take_compile_seconds},
     {"compile-memory-limit", "GEMMD_COMPILE_MEMORY_LIMIT", "BYTES", "of one compile; 2G",
      take_compile_bytes},
+    {"job-time-limit", "GEMMD_JOB_TIME_LIMIT", "SECONDS",
+     "of a job that hangs, at least; 2, on the CPU none", take_job_seconds},
     {"compilers", "GEMMD_COMPILERS", "N", "compile children at most; half the processors",
      take_compilers},
     {"ready-fd", NULL, "FD", "gets a byte once requests are served", take_ready_fd},

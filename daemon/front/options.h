@@ -21,6 +21,7 @@ struct options {
     enum log_level log_level;
     double compile_seconds;
     uint64_t compile_bytes;
+    double job_seconds; /* 0: as the device has it (queue.h) */
     uint64_t compilers; /* children at most */
     int ready_fd;       /* gets one byte and is closed once requests are served; -1: none */
     char socket_buffer[SOCKET_PATH_MAX + 1];

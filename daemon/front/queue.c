@@ -336,6 +336,7 @@ void queue_worker_died(struct queue *queue, uint64_t taken)
     struct list failed, again;
     struct fault fault;
 
+    queue->watched = 0;
     list_init(&failed);
     list_init(&again);
     list_for_each(cursor, &queue->committed)

@@ -22,6 +22,13 @@
 
 #define QUEUE_HORIZON_SECONDS 200e-6 /* what a small job may have to wait behind */
 
+/* A job hangs when it has run so many times longer than estimated, and at least so long on a GPU.
+ * Estimates are within a factor of two; another process's work on the GPU is what the rest is for.
+ * The CPU's estimate knows neither the library nor the load: there only an operator's limit holds.
+ */
+#define QUEUE_OVERDUE_ESTIMATES 20
+#define QUEUE_OVERDUE_SECONDS   2
+
 struct queue;
 
 /* The job's end: answer and job_free(). `completion` is NULL when it never ran. */
@@ -42,7 +49,10 @@ struct queue {
     double committed_seconds;
     double virtual_seconds; /* of the uid that committed last */
     uint64_t next_number;
-    bool is_advancing; /* queue_advance() does not nest */
+    bool is_advancing;  /* queue_advance() does not nest */
+    double job_seconds; /* the operator's QUEUE_OVERDUE_SECONDS; 0: none */
+    uint64_t watched;   /* the job that ran at the last look; 0: none */
+    uint32_t looks;     /* since it was first seen to run */
     queue_finished_fn finished;
 };
 
@@ -64,3 +74,7 @@ void queue_abandon(struct queue *queue, struct list *session_jobs);
 /* There is no worker any more, and none to come: everything ends with SHUTTING_DOWN. */
 void queue_end(struct queue *queue);
 void queue_worker_died(struct queue *queue, uint64_t taken);
+
+/* queue_overdue.c. Called once a second while commands are in flight: whether the job that runs has
+ * run for so long that it hangs. */
+bool queue_is_overdue(struct queue *queue);

@@ -81,6 +81,11 @@ static void worker_completed(struct worker_process *worker,
     queue_completed(&server_of(worker)->queue, completion);
 }
 
+static bool worker_is_overdue(struct worker_process *worker)
+{
+    return queue_is_overdue(&server_of(worker)->queue);
+}
+
 static void worker_mapped(struct worker_process *worker)
 {
     queue_review(&server_of(worker)->queue);
@@ -221,6 +226,7 @@ static const struct worker_operations worker_operations = {
     .started = worker_started,
     .ready = worker_ready,
     .completed = worker_completed,
+    .is_overdue = worker_is_overdue,
     .mapped = worker_mapped,
     .loaded = worker_loaded,
     .died = worker_died,
@@ -308,6 +314,7 @@ int server_new(struct server **ret_server, const struct options *options)
     staging_init(&server->staging, &server->worker);
     kernels_init(&server->kernels, &server->worker, server->compiler, kernels_changed);
     queue_init(&server->queue, &server->worker, &server->stats, answer_job);
+    server->queue.job_seconds = options->job_seconds;
     init_handles(server);
     server->listener = LISTENER_NULL;
     *ret_server = server;

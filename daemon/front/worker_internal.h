@@ -1,6 +1,6 @@
 /*
- * Shared by worker_process.c (the process), worker_memory.c (messages) and worker_pump.c
- * (completions and sleep). Nobody else includes this.
+ * Shared by worker_process.c (the process), worker_memory.c (messages), worker_pump.c (completions
+ * and sleep) and worker_watch.c (patience). Nobody else includes this.
  */
 #pragma once
 
@@ -22,10 +22,14 @@ void worker_hello(struct worker_process *worker, const struct link_message *mess
 void worker_answered(struct worker_process *worker); /* one of answers_expected came */
 void worker_watch_socket(struct worker_process *worker);
 
+/* worker_watch.c */
+void worker_watch_init(struct worker_process *worker);
+void worker_watch(struct worker_process *worker); /* something is due from it from now on */
+void worker_watch_stop(struct worker_process *worker);
+
 /* worker_pump.c */
 void worker_pump_init(struct worker_process *worker);
 void worker_pump_start(struct worker_process *worker);
 void worker_pump_stop(struct worker_process *worker);
-void worker_pump_watch(struct worker_process *worker); /* a command was committed */
 /* Takes what completed; true when there was something. */
 bool worker_pump_drain(struct worker_process *worker);

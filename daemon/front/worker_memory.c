@@ -111,6 +111,7 @@ static int memory_ask(struct worker_process *worker, struct memory *memory)
         return error_trace(r);
     memory->is_asked = true;
     worker->answers_expected++;
+    worker_watch(worker);
     return 0;
 }
 
@@ -218,6 +219,7 @@ int worker_load(struct worker_process *worker, const struct link_message *messag
     if (r < 0)
         return error_trace(r);
     worker->answers_expected++;
+    worker_watch(worker);
     return 0;
 }
 

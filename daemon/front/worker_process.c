@@ -48,7 +48,7 @@ int worker_submit(struct worker_process *worker,
         return error_trace(r);
     worker->in_flight++;
     worker->active_ns = clock_now_ns();
-    worker_pump_watch(worker);
+    worker_watch(worker);
     *ret_index = index;
     return 0;
 }
@@ -63,8 +63,9 @@ void worker_lose(struct worker_process *worker, enum status status, const char *
     if (is_quiet)
         return;
     (void)fault_set(&worker->lost, status, "", "%s", reason);
-    /* A worker that ends in order (a fault of the device, LINK_LOST) is given its time to: a
+    /* A worker that ends in order (a fault of the device, LINK_LOST) is given WORKER_DYING_S: a
      * killed one can take longer to be reaped. One that broke the protocol is not. */
+    worker_watch(worker);
     if (worker->pid != 0 && status == STATUS_INTERNAL)
         (void)uv_process_kill(&worker->process, SIGKILL);
 }
@@ -138,6 +139,7 @@ static void event_poll_closed(uv_handle_t *handle)
 static void process_handles_close(struct worker_process *worker)
 {
     worker_pump_stop(worker);
+    worker_watch_stop(worker);
     worker->open_handles = 3;
     uv_close((uv_handle_t *)&worker->process, process_closed);
     uv_close((uv_handle_t *)&worker->socket_poll, socket_poll_closed);
@@ -219,6 +221,11 @@ static void event_callback(uv_poll_t *poll, int status, int events)
     (void)events;
 }
 
+static const char *arguments_device(const struct worker_process *worker)
+{
+    return worker->pinned[0] != '\0' ? worker->pinned : worker->selector;
+}
+
 static int process_spawn(struct worker_process *worker)
 {
     /* Numbers 3 to 6 in the child, as its arguments say. */
@@ -235,7 +242,7 @@ static int process_spawn(struct worker_process *worker)
         (char *)"gemmd",
         (char *)"worker",
         (char *)"--device",
-        (char *)worker->selector,
+        (char *)arguments_device(worker),
         (char *)"--memory",
         (char *)"3",
         (char *)"--command-event",
@@ -272,12 +279,14 @@ static void spawn_failed(struct worker_process *worker, int r)
 
 static void spawn(struct worker_process *worker)
 {
-    struct fault fault;
     int r = link_create(&worker->link);
 
     if (r != 0) {
-        (void)fault_set(&fault, STATUS_INTERNAL, "", "no link to a worker: %s", strerror(-r));
-        give_up(worker, &fault);
+        /* Out of memory or descriptors: clients may give some back before the next attempt. */
+        (void)snprintf(worker->died_of, sizeof(worker->died_of), "no link to it: %s", strerror(-r));
+        worker->lost = FAULT_NONE;
+        worker->failed_starts++;
+        start_again(worker);
         return;
     }
     worker->state = WORKER_STARTING;
@@ -298,7 +307,8 @@ static void spawn(struct worker_process *worker)
     worker_watch_socket(worker);
     (void)uv_poll_start(&worker->event_poll, UV_READABLE, event_callback);
     worker_pump_start(worker);
-    log_debug("worker=%" PRId64 " state=starting device=%s", worker->pid, worker->selector);
+    worker_watch(worker);
+    log_debug("worker=%" PRId64 " state=starting device=%s", worker->pid, arguments_device(worker));
 }
 
 static void start_callback(uv_timer_t *timer)
@@ -309,6 +319,18 @@ static void start_callback(uv_timer_t *timer)
 void worker_start(struct worker_process *worker)
 {
     spawn(worker);
+}
+
+/* "auto", "cuda" or a number could mean another device to the next worker: buffers, kernels and
+ * plans are for this one, so it is this one again or none. */
+static void pin_device(struct worker_process *worker)
+{
+    const struct link_device *device = &worker->device;
+
+    if (device->kind == LINK_DEVICE_CPU)
+        (void)snprintf(worker->pinned, sizeof(worker->pinned), "cpu");
+    else if (device->uuid[0] != '\0')
+        (void)snprintf(worker->pinned, sizeof(worker->pinned), "%s", device->uuid);
 }
 
 void worker_hello(struct worker_process *worker, const struct link_message *message)
@@ -330,6 +352,8 @@ void worker_hello(struct worker_process *worker, const struct link_message *mess
     worker->device.driver[sizeof(worker->device.driver) - 1] = '\0';
     worker->device.note[sizeof(worker->device.note) - 1] = '\0';
     worker->is_device_known = true;
+    pin_device(worker);
+    worker->beats_missed = 0; /* they counted for the hello */
     worker->state = WORKER_RESTORING;
     worker->operations->started(worker);
 }
@@ -362,6 +386,7 @@ int worker_init(struct worker_process *worker,
     list_init(&worker->outputs);
     (void)uv_timer_init(loop, &worker->timer);
     worker_pump_init(worker);
+    worker_watch_init(worker);
     return 0;
 }
 

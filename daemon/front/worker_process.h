@@ -20,8 +20,10 @@
 
 #define WORKER_START_ATTEMPTS 5    /* deaths in a row, without a job taken, before we give up */
 #define WORKER_QUIT_MS        5000 /* from LINK_QUIT to SIGKILL */
-#define WORKER_BEAT_MS        1000 /* between two looks at its heartbeat, while it has work */
+#define WORKER_LOOK_MS        1000 /* between two looks at a worker that has something to do */
 #define WORKER_BEATS_MISSED   10   /* then it hangs: a mapping of 64 GiB takes 3 s and is no hang */
+#define WORKER_START_S        60 /* from spawn to hello: CUDA's start on a large machine takes 10 */
+#define WORKER_DYING_S        5  /* from "the device is lost" to SIGKILL; reaping takes 1.5 */
 #define WORKER_SPIN_NS        50000 /* polling after the last event: less than two wake-ups cost */
 
 enum memory_state {
@@ -64,6 +66,8 @@ struct worker_operations {
     /* Everything is restored: commands may be committed. */
     void (*ready)(struct worker_process *worker);
     void (*completed)(struct worker_process *worker, const struct gemmd_completion *completion);
+    /* Called each WORKER_LOOK_MS while commands are in flight: true when one of them hangs. */
+    bool (*is_overdue)(struct worker_process *worker);
     /* Some memory is MAPPED or LOST now. */
     void (*mapped)(struct worker_process *worker);
     void (*loaded)(struct worker_process *worker, uint64_t kernel, const struct fault *fault);
@@ -79,6 +83,7 @@ struct worker_process {
     const struct worker_operations *operations;
     uv_loop_t *loop;
     const char *selector; /* what --device said */
+    char pinned[64];      /* the device of the first hello: every later worker gets it, or none */
     enum worker_state state;
     struct link link;
     struct link_device device; /* of the last hello */
@@ -88,7 +93,7 @@ struct worker_process {
     uv_process_t process;
     uv_poll_t socket_poll, event_poll;
     uv_timer_t timer;    /* backoff before a start, or patience while quitting */
-    uv_timer_t watchdog; /* active while commands are in flight */
+    uv_timer_t watchdog; /* active while something is due from the worker */
     uv_prepare_t prepare;
     uv_check_t check;
     uv_idle_t idle;
@@ -104,7 +109,7 @@ struct worker_process {
     uint32_t in_flight; /* commands without completion */
     bool may_spin, is_asleep;
     uint64_t heartbeat; /* as the watchdog saw it last */
-    uint32_t beats_missed;
+    uint32_t beats_missed, dying_looks;
     uint64_t active_ns, started_ns; /* last event; last spawn */
 
     uint64_t deaths, starts, system_calls; /* system_calls: of links that are gone */

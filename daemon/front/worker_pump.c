@@ -88,39 +88,11 @@ static void check_callback(uv_check_t *check)
     (void)worker_pump_drain(worker);
 }
 
-/* A CUDA worker's loop turns at least once per millisecond while it has work. One that does not is
- * stuck in the driver; nobody but us can end that. The CPU worker computes in its loop, for as long
- * as it takes. */
-static void watchdog_callback(uv_timer_t *timer)
-{
-    struct worker_process *worker = container_of(timer, struct worker_process, watchdog);
-    uint64_t heartbeat = link_heartbeat(&worker->link);
-
-    if (worker->in_flight == 0 || worker->device.kind != LINK_DEVICE_CUDA) {
-        (void)uv_timer_stop(timer);
-        return;
-    }
-    worker->beats_missed = heartbeat == worker->heartbeat ? worker->beats_missed + 1 : 0;
-    worker->heartbeat = heartbeat;
-    if (worker->beats_missed >= WORKER_BEATS_MISSED)
-        worker_lose(worker, STATUS_INTERNAL, "the worker hangs: its heart stopped");
-}
-
-void worker_pump_watch(struct worker_process *worker)
-{
-    if (worker->device.kind != LINK_DEVICE_CUDA || uv_is_active((uv_handle_t *)&worker->watchdog))
-        return;
-    worker->beats_missed = 0;
-    worker->heartbeat = link_heartbeat(&worker->link);
-    (void)uv_timer_start(&worker->watchdog, watchdog_callback, WORKER_BEAT_MS, WORKER_BEAT_MS);
-}
-
 void worker_pump_init(struct worker_process *worker)
 {
     (void)uv_prepare_init(worker->loop, &worker->prepare);
     (void)uv_check_init(worker->loop, &worker->check);
     (void)uv_idle_init(worker->loop, &worker->idle);
-    (void)uv_timer_init(worker->loop, &worker->watchdog);
     worker->may_spin = uv_available_parallelism() >= SPIN_PROCESSORS;
 }
 
@@ -137,5 +109,4 @@ void worker_pump_stop(struct worker_process *worker)
     (void)uv_prepare_stop(&worker->prepare);
     (void)uv_check_stop(&worker->check);
     (void)uv_idle_stop(&worker->idle);
-    (void)uv_timer_stop(&worker->watchdog);
 }

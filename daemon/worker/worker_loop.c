@@ -185,6 +185,7 @@ static int messages_take(struct worker_loop *loop)
         size_t n_fds;
         int r = link_receive(loop->link, &message, &fd, &n_fds);
 
+        link_beat(loop->link); /* a thousand mappings in a row are no hang */
         if (r == LINK_E_EMPTY)
             return 0;
         if (r == LINK_E_CLOSED)

@@ -4,7 +4,9 @@
  * the virtual memory calls and malloc behind the pool, so an access out of bounds is caught.
  *
  * Streams execute at once; a launch computes its products in plain C, or calls the test's function.
- * Completion writes can be held back, to look like a device that is busy.
+ * Completion writes can be held back, to look like a device that is busy; in a daemon's worker,
+ * FAKE_DRIVER_HANG_M in the environment does so from a product of that many rows on. One of
+ * FAKE_DRIVER_LOSE_M rows loses the device, after which the process does not get to its end.
  */
 #pragma once
 

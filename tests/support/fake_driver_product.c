@@ -6,6 +6,9 @@
 #include "../../kernels_src/abi/job.h"
 #include "fake_driver_state.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
 struct operand {
     const void *base;
     enum dtype dtype;
@@ -48,10 +51,42 @@ static void multiply_item(const struct gemmd_job *job, int64_t item)
     }
 }
 
+/* $FAKE_DRIVER_HANG_M: the launch of a product with so many rows never ends. */
+static bool hangs(const struct gemmd_job *job)
+{
+    const char *rows = getenv("FAKE_DRIVER_HANG_M");
+    return rows && job->m == atoll(rows);
+}
+
+static bool is_lost;
+
+/* $FAKE_DRIVER_LOSE_M: that launch loses the device, and with it the driver's end of the process.
+ */
+static bool loses(const struct gemmd_job *job)
+{
+    const char *rows = getenv("FAKE_DRIVER_LOSE_M");
+    return rows && job->m == atoll(rows);
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    while (is_lost)
+        (void)pause();
+}
+
 void fake_driver_product(const struct fake_driver_launch *launch)
 {
     const struct gemmd_feed *feed = launch->parameter;
     for (uint32_t i = 0; i < feed->job_count; i++) {
+        if (hangs(&feed->jobs[i])) {
+            fake_driver_hold(true);
+            return;
+        }
+        if (loses(&feed->jobs[i])) {
+            is_lost = true;
+            fake_driver_break(CUDA_ERROR_ILLEGAL_ADDRESS);
+            return;
+        }
         for (int64_t item = 0; item < feed->jobs[i].batch; item++)
             multiply_item(&feed->jobs[i], item);
     }

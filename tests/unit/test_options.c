@@ -85,6 +85,8 @@ Test(options, refuses_what_is_out_of_range_and_names_it)
         {"--compilers", "0"},
         {"--compile-time-limit", "0"},
         {"--compile-time-limit", "nan"},
+        {"--job-time-limit", "-1"},
+        {"--job-time-limit", "1s"},
         {"--ready-fd", "900"},
         {"--compile-memory-limit", "1"},
     };

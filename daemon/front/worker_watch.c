@@ -1,0 +1,83 @@
+/*
+ * Patience with a worker, all of it bounded: for its hello, for the heart of a CUDA worker, for a
+ * job, and for the end of one whose device is lost. What passes the bound is killed; its end then
+ * goes the way of every death.
+ *
+ * Looks are counted, not clock readings compared: a front that was stopped itself, or a machine
+ * that was, finds one look more and not a worker that seems late by all of that time. The timer
+ * stops by itself when nothing is due, so that an idle daemon sleeps.
+ */
+#include "worker_internal.h"
+
+#include <signal.h>
+
+static_assert(WORKER_LOOK_MS == 1000, "a look counts as a second");
+
+/* A CUDA worker's loop turns at least once per millisecond while it has work. One that does not is
+ * stuck in the driver; nobody but us can end that. The CPU worker computes in its loop, for as long
+ * as it takes, and fills the memory it maps. */
+static bool heart_stopped(struct worker_process *worker)
+{
+    uint64_t heartbeat = link_heartbeat(&worker->link);
+
+    if (worker->device.kind != LINK_DEVICE_CUDA)
+        return false;
+    worker->beats_missed = heartbeat == worker->heartbeat ? worker->beats_missed + 1 : 0;
+    worker->heartbeat = heartbeat;
+    return worker->beats_missed >= WORKER_BEATS_MISSED;
+}
+
+static void look_at_starting(struct worker_process *worker)
+{
+    if (++worker->beats_missed > WORKER_START_S)
+        worker_lose(worker, STATUS_INTERNAL, "the worker hangs: no hello came");
+}
+
+static void look_at_dying(struct worker_process *worker)
+{
+    if (++worker->dying_looks > WORKER_DYING_S)
+        (void)uv_process_kill(&worker->process, SIGKILL);
+}
+
+static void look_at_working(struct worker_process *worker)
+{
+    if (heart_stopped(worker))
+        worker_lose(worker, STATUS_INTERNAL, "the worker hangs: its heart stopped");
+    else if (worker->in_flight > 0 && worker->operations->is_overdue(worker))
+        worker_lose(worker, STATUS_INTERNAL, "a job hangs: it ran far longer than it should");
+}
+
+static void watchdog_callback(uv_timer_t *timer)
+{
+    struct worker_process *worker = container_of(timer, struct worker_process, watchdog);
+    bool is_due = worker->in_flight > 0 || worker->answers_expected > 0 || worker->is_lost;
+
+    if (worker->pid == 0 || worker->state == WORKER_QUITTING || !is_due)
+        (void)uv_timer_stop(timer);
+    else if (worker->is_lost)
+        look_at_dying(worker);
+    else if (worker->state == WORKER_STARTING)
+        look_at_starting(worker);
+    else
+        look_at_working(worker);
+}
+
+void worker_watch(struct worker_process *worker)
+{
+    if (uv_is_active((uv_handle_t *)&worker->watchdog))
+        return;
+    worker->beats_missed = 0;
+    worker->dying_looks = 0;
+    worker->heartbeat = link_heartbeat(&worker->link);
+    (void)uv_timer_start(&worker->watchdog, watchdog_callback, WORKER_LOOK_MS, WORKER_LOOK_MS);
+}
+
+void worker_watch_stop(struct worker_process *worker)
+{
+    (void)uv_timer_stop(&worker->watchdog);
+}
+
+void worker_watch_init(struct worker_process *worker)
+{
+    (void)uv_timer_init(worker->loop, &worker->watchdog);
+}
