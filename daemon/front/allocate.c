@@ -105,20 +105,18 @@ static void memory_changed(struct memory *memory)
         allocate_answer(buffer, &fault);
 }
 
-/* Nobody waits for these creations any more. One that is being cleared ends with its job. */
+/* Nobody waits for these creations any more. They end like others, with the worker's answer or the
+ * clearing job, and stay charged until then: what is under way to a slow worker is bounded too. */
 void allocate_forget(struct server *server, struct session *session)
 {
-    list_for_each_safe(cursor, following, &server->buffers.all)
+    list_for_each(cursor, &server->buffers.all)
     {
         struct buffer *buffer = container_of(cursor, struct buffer, link);
 
         if (buffer->requester != session)
             continue;
         buffer->requester = NULL;
-        if (!buffer->is_clearing) {
-            buffer_forget_name(buffer);
-            (void)buffer_unref(buffer);
-        }
+        buffer_forget_name(buffer);
     }
 }
 

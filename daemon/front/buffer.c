@@ -25,11 +25,17 @@ void buffers_deinit(struct buffers *buffers)
     (void)buffers;
 }
 
-void buffers_forget_names(struct buffers *buffers)
+void buffers_end(struct buffers *buffers)
 {
     list_for_each_safe(cursor, following, &buffers->all)
     {
-        buffer_forget_name(container_of(cursor, struct buffer, link));
+        struct buffer *buffer = container_of(cursor, struct buffer, link);
+
+        (void)buffer_ref(buffer);
+        buffer_forget_name(buffer);
+        if (!buffer->is_made)
+            (void)buffer_unref(buffer);
+        (void)buffer_unref(buffer);
     }
 }
 
@@ -197,6 +203,24 @@ static struct buffer *buffer_alloc(struct buffers *buffers, const struct buffer_
     return buffer;
 }
 
+static int note_identity(struct buffer *buffer)
+{
+    struct stat status;
+
+    if (buffer->memory.fd < 0)
+        return 0;
+    if (fstat(buffer->memory.fd, &status) < 0)
+        return error_origin(-errno);
+    buffer->device = status.st_dev;
+    buffer->inode = status.st_ino;
+    return 0;
+}
+
+bool buffer_is_same_memory(const struct buffer *a, const struct buffer *b)
+{
+    return a == b || (a->inode != 0 && a->inode == b->inode && a->device == b->device);
+}
+
 int buffer_new(struct buffers *buffers,
                const struct buffer_request *request,
                void (*changed)(struct memory *memory),
@@ -231,7 +255,9 @@ int buffer_new(struct buffers *buffers,
     buffer->memory.changed = changed;
     if (request->fd >= 0)
         buffer->memory.fd = request->fd;
-    r = worker_memory_add(buffers->worker, &buffer->memory);
+    r = note_identity(buffer);
+    if (r == 0)
+        r = worker_memory_add(buffers->worker, &buffer->memory);
     if (r < 0) {
         if (request->fd >= 0)
             buffer->memory.fd = -1; /* consumed on success only */

@@ -32,6 +32,8 @@ struct buffer {
     struct memory memory;
     enum buffer_kind kind;
     uint64_t size;
+    dev_t device; /* device and inode of host memory: two registrations can be of one memfd */
+    ino_t inode;  /* 0: device memory, which has one buffer */
     char name[BUFFER_NAME_MAX + 1]; /* empty: unnamed */
     uid_t uid;
     gid_t gid;
@@ -64,8 +66,8 @@ enum {
 
 void buffers_init(struct buffers *buffers, struct worker_process *worker, struct quota *quota);
 void buffers_deinit(struct buffers *buffers);
-/* Takes every name away: at the end of the daemon. */
-void buffers_forget_names(struct buffers *buffers);
+/* At the end of the daemon: takes every name away, and what no worker answered for. */
+void buffers_end(struct buffers *buffers);
 
 /* One reference, for the caller. The memory is asked for; `changed` is called when it is there. */
 int buffer_new(struct buffers *buffers,
@@ -82,6 +84,8 @@ int buffer_open(struct buffers *buffers,
                 struct buffer **ret_buffer,
                 struct fault *ret_fault);
 void buffer_forget_name(struct buffer *buffer);
+/* One memory, be it by two names: equal offsets are then equal bytes. */
+bool buffer_is_same_memory(const struct buffer *a, const struct buffer *b);
 /* A descriptor for a client to map: read-only unless it may write. -errno. */
 int buffer_export(const struct buffer *buffer, bool writable, int *ret_fd);
 

@@ -58,7 +58,8 @@ static bool touches(const struct job *a, enum operand_role in_a, const struct jo
     const struct job_operand *right = &b->operand[in_b];
 
     /* Staged bytes belong to one job. */
-    return left->is_used && right->is_used && left->buffer && left->buffer == right->buffer &&
+    return left->is_used && right->is_used && left->buffer && right->buffer &&
+           buffer_is_same_memory(left->buffer, right->buffer) &&
            left->offset < right->offset + right->span && right->offset < left->offset + left->span;
 }
 

@@ -213,9 +213,9 @@ static enum status check_overlap(const struct draft *draft, struct fault *fault)
 
     for (enum operand_role role = OPERAND_A; role < OPERAND_D; role++) {
         const struct job_operand *input = &draft->job->operand[role];
-        bool is_apart = !d->buffer || d->buffer != input->buffer ||
-                        d->offset + d->span <= input->offset ||
-                        input->offset + input->span <= d->offset;
+        bool is_apart =
+            !d->buffer || !input->buffer || !buffer_is_same_memory(d->buffer, input->buffer) ||
+            d->offset + d->span <= input->offset || input->offset + input->span <= d->offset;
 
         if (is_apart || blocks_are_apart(draft, role) ||
             (role == OPERAND_C && is_same_place(draft, role)))

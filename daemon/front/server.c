@@ -326,7 +326,7 @@ struct server *server_free(struct server *server)
 {
     if (!server)
         return NULL;
-    buffers_forget_names(&server->buffers);
+    buffers_end(&server->buffers);
     buffers_deinit(&server->buffers);
     staging_deinit(&server->staging);
     queue_deinit(&server->queue);

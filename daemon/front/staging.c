@@ -40,6 +40,26 @@ void staging_deinit(struct staging *staging)
     }
 }
 
+/* One empty chunk is kept: most loads need no more, and mapping one in a CUDA worker costs 1 ms. So
+ * is one that the worker was asked to map and has not: whoever comes next uses it, or each client
+ * that goes meanwhile would leave a chunk in the queue to a slow worker. */
+static void chunk_release(struct staging_chunk *chunk)
+{
+    bool is_other = chunk->staging->chunks.next != &chunk->link;
+    bool is_under_way = chunk->memory.is_asked && chunk->memory.state == MEMORY_WANTED;
+
+    if ((is_other && !is_under_way) || chunk->memory.state == MEMORY_LOST)
+        (void)chunk_free(chunk);
+}
+
+static void chunk_changed(struct memory *memory)
+{
+    struct staging_chunk *chunk = container_of(memory, struct staging_chunk, memory);
+
+    if (list_is_empty(&chunk->regions))
+        chunk_release(chunk);
+}
+
 static int chunk_map(struct staging_chunk *chunk)
 {
     int fd = memfd_create("gemmd-staging", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -65,8 +85,11 @@ static int chunk_new(struct staging *staging, struct staging_chunk **ret_chunk)
         return error_origin(-ENOMEM);
     chunk->staging = staging;
     chunk->data = MAP_FAILED;
-    chunk->memory = (struct memory){
-        .kind = LINK_MEMORY_HOST, .fd = -1, .size = STAGING_CHUNK, .is_writable = true};
+    chunk->memory = (struct memory){.kind = LINK_MEMORY_HOST,
+                                    .fd = -1,
+                                    .size = STAGING_CHUNK,
+                                    .is_writable = true,
+                                    .changed = chunk_changed};
     list_init(&chunk->memory.link);
     list_init(&chunk->regions);
     list_append(&staging->chunks, &chunk->link);
@@ -125,15 +148,6 @@ int staging_take(struct staging *staging, uint64_t size, struct staging_region *
     }
     (void)chunk_take(chunk, rounded, ret_region);
     return 0;
-}
-
-/* One empty chunk is kept: most loads need no more, and mapping one in a CUDA worker costs 1 ms. */
-static void chunk_release(struct staging_chunk *chunk)
-{
-    bool is_other = chunk->staging->chunks.next != &chunk->link;
-
-    if (is_other || chunk->memory.state == MEMORY_LOST)
-        (void)chunk_free(chunk);
 }
 
 void staging_give(struct staging_region *region)

@@ -181,7 +181,7 @@ int transfer_copy(struct session *session, const struct request *request, struct
         session_answer_empty(session, request->id);
         return 0;
     }
-    if (from == to && source.offset < destination.offset + body->length &&
+    if (buffer_is_same_memory(from, to) && source.offset < destination.offset + body->length &&
         destination.offset < source.offset + body->length) {
         (void)fault_set(fault, STATUS_INVALID_ARGUMENT, "destination_offset",
                         "source and destination overlap; allowed are ranges that do not");

@@ -198,12 +198,15 @@ memory_mapped(struct worker_process *worker, const struct link_message *message,
 
 static void restore(struct worker_process *worker)
 {
-    list_for_each(cursor, &worker->memories)
+    list_for_each_safe(cursor, following, &worker->memories)
     {
         struct memory *memory = container_of(cursor, struct memory, link);
 
-        if (memory->state == MEMORY_WANTED && memory_ask(worker, memory) < 0)
-            memory_lose(memory, STATUS_OUT_OF_MEMORY, "the daemon has no memory to restore it");
+        if (memory->state != MEMORY_WANTED || memory_ask(worker, memory) == 0)
+            continue;
+        memory_lose(memory, STATUS_OUT_OF_MEMORY, "the daemon has no memory to restore it");
+        if (memory->changed)
+            memory->changed(memory); /* may free it */
     }
 }
 

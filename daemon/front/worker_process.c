@@ -321,6 +321,16 @@ void worker_start(struct worker_process *worker)
     spawn(worker);
 }
 
+/* Why `auto` took the CPU is only said by the worker that looked. The link has ended the texts. */
+static void take_device(struct worker_process *worker, const struct link_device *device)
+{
+    struct link_device before = worker->device;
+
+    worker->device = *device;
+    if (device->note[0] == '\0')
+        memcpy(worker->device.note, before.note, sizeof(before.note));
+}
+
 /* "auto", "cuda" or a number could mean another device to the next worker: buffers, kernels and
  * plans are for this one, so it is this one again or none. */
 static void pin_device(struct worker_process *worker)
@@ -346,11 +356,7 @@ void worker_hello(struct worker_process *worker, const struct link_message *mess
             worker->failed_starts = WORKER_START_ATTEMPTS - 1;
         return;
     }
-    worker->device = message->device;
-    worker->device.name[sizeof(worker->device.name) - 1] = '\0';
-    worker->device.uuid[sizeof(worker->device.uuid) - 1] = '\0';
-    worker->device.driver[sizeof(worker->device.driver) - 1] = '\0';
-    worker->device.note[sizeof(worker->device.note) - 1] = '\0';
+    take_device(worker, &message->device);
     worker->is_device_known = true;
     pin_device(worker);
     worker->beats_missed = 0; /* they counted for the hello */

@@ -236,6 +236,29 @@ Test(buffer, d_may_lie_in_cs_place_and_over_no_input)
     cr_expect_eq(overlap(buffer, 0, 12, 12, 8), GEMMD_INVALID_ARGUMENT);
 }
 
+/* By two handles the same rules hold: a memfd registered twice, and the daemon's own memfd that a
+ * client registers as if it were its own. */
+Test(buffer, d_may_lie_over_no_input_by_another_handle_either)
+{
+    int fd = memfd(8192, MFD_ALLOW_SEALING, F_SEAL_SHRINK);
+    gemmd_buffer *one = NULL, *two = NULL;
+    gemmd_product product = GEMMD_PRODUCT_INIT;
+
+    cr_assert_eq(gemmd_buffer_register(connection, fd, 8192, true, &one), GEMMD_OK);
+    cr_assert_eq(gemmd_buffer_register(connection, fd, 4096, true, &two), GEMMD_OK);
+    product.input = GEMMD_FP32;
+    product.m = product.n = product.k = 4;
+    product.a.buffer = product.b.buffer = one;
+    product.d.buffer = two;
+    product.d.offset = 32;
+    cr_expect_eq(gemmd_gemm(connection, &product, NULL), GEMMD_INVALID_ARGUMENT);
+    cr_expect_str_eq(gemmd_last_error(connection)->argument, "d");
+    product.d.offset = 64;
+    cr_expect_eq(gemmd_gemm(connection, &product, NULL), GEMMD_OK);
+    cr_expect_eq(gemmd_buffer_copy(one, 0, two, 100, 200), GEMMD_INVALID_ARGUMENT);
+    cr_expect_eq(gemmd_buffer_copy(one, 0, two, 200, 200), GEMMD_OK);
+}
+
 Test(buffer, may_be_freed_while_a_job_uses_it)
 {
     enum { N = 400 };

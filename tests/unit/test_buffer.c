@@ -234,3 +234,23 @@ Test(buffer, name_goes_with_its_makers_handle_or_with_its_owner_later)
     cr_expect_eq(open_as("n", 5, 5, true), BUFFER_E_FAULT);
     handles_deinit(&other);
 }
+
+Test(buffer, registrations_of_one_memfd_are_one_memory)
+{
+    int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    struct buffer_request wanted = request(NULL, 0600, 1, 1);
+    struct buffer *one, *two, *other = make(&wanted);
+
+    cr_assert_eq(ftruncate(fd, 4096), 0);
+    wanted.fd = dup(fd);
+    one = make(&wanted);
+    wanted.fd = dup(fd);
+    two = make(&wanted);
+    cr_expect(buffer_is_same_memory(one, two));
+    cr_expect(buffer_is_same_memory(other, other));
+    cr_expect_not(buffer_is_same_memory(one, other));
+    (void)buffer_unref(one);
+    (void)buffer_unref(two);
+    (void)buffer_unref(other);
+    (void)close(fd);
+}

@@ -156,6 +156,31 @@ Test(queue, jobs_that_touch_the_same_memory_keep_their_order)
     cr_expect_eq(ended_count, 3);
 }
 
+Test(queue, keeps_the_order_of_jobs_that_touch_one_memory_by_two_buffers)
+{
+    uint64_t writes, reads;
+
+    buffers[1].inode = buffers[2].inode = 9; /* a memfd that was registered twice */
+    writes = submit(&session_a, copy(1, 0, 1, 0));
+    reads = submit(&session_a, copy(1, 2, 3, 0));
+    cr_expect_eq(take(), writes);
+    cr_expect_eq(take(), 0);
+    complete(writes);
+    cr_expect_eq(take(), reads);
+    complete(reads);
+}
+
+Test(queue, does_not_repeat_a_job_that_overwrote_its_input_by_another_buffer)
+{
+    uint64_t job;
+
+    buffers[1].inode = buffers[2].inode = 9;
+    job = submit(&session_a, copy(1, 1, 2, 0));
+    cr_assert_eq(take(), job);
+    die();
+    cr_expect_eq(status_of(job), STATUS_GPU_FAULT);
+}
+
 Test(queue, jobs_that_only_read_the_same_memory_overlap)
 {
     uint64_t one = submit(&session_a, copy(1, 0, 1, 0));

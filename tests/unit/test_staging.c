@@ -92,3 +92,22 @@ Test(staging, does_not_use_memory_that_the_worker_refused)
     staging_give(&a);
     staging_give(&b);
 }
+
+Test(staging, keeps_an_empty_chunk_until_the_worker_has_mapped_it)
+{
+    struct staging_region a = {0}, b = {0}, c = {0};
+    struct memory *memory;
+
+    cr_assert_eq(staging_take(&staging, STAGING_CHUNK, &a), 0);
+    cr_assert_eq(staging_take(&staging, STAGING_CHUNK, &b), 0);
+    memory = staging_memory(&b);
+    memory->is_asked = true; /* and not answered */
+    staging_give(&b);
+    cr_assert_eq(staging_take(&staging, STAGING_CHUNK, &c), 0);
+    cr_expect_eq(staging_memory(&c), memory);
+    staging_give(&c);
+    memory->state = MEMORY_MAPPED;
+    memory->changed(memory);
+    cr_expect_eq(staging.chunks.next, staging.chunks.previous, "one chunk is left");
+    staging_give(&a);
+}
