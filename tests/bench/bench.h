@@ -7,7 +7,8 @@
 #include "../../daemon/core/dtype.h"
 #include "../../daemon/core/std.h"
 
-#define EXIT_USAGE 2
+#define EXIT_USAGE  2
+#define EXIT_ABSENT 4 /* what the command measures is not on this machine */
 
 struct bench_command {
     const char *name;
@@ -20,6 +21,16 @@ int bench_cold(int argc, char **argv);
 int bench_cold_client(int argc, char **argv); /* the process that `cold` starts and times */
 int bench_compile(int argc, char **argv);
 int bench_kernels(int argc, char **argv);
+int bench_share(int argc, char **argv);
+int bench_share_peer(int argc, char **argv);
+int bench_member(int argc, char **argv);         /* one client of share, fair */
+int bench_peer_member(int argc, char **argv);    /* one process of share-peer */
+int bench_no_peer_member(int argc, char **argv); /* the same without cuda.h: says so */
+int bench_idle(int argc, char **argv);
+int bench_fault(int argc, char **argv);
+int bench_fair(int argc, char **argv);
+int bench_host(int argc, char **argv);
+int bench_service(int argc, char **argv);
 
 /* Commit, date, host, device and driver as far as they are known; NULL for what is not. */
 void bench_print_facts(const char *device, const char *driver);
@@ -27,6 +38,10 @@ void bench_print_facts(const char *device, const char *driver);
 /* The value of `--name VALUE` in argv; `fallback` when absent. */
 const char *bench_option(int argc, char **argv, const char *name, const char *fallback);
 double bench_option_number(int argc, char **argv, const char *name, double fallback);
+/* Whether all of argv is `--name VALUE` with names of this list ("socket shape ..."); "name?" is
+ * one without a value. Else a line on stderr says which is not. */
+bool bench_options_are_known(int argc, char **argv, const char *names);
+bool bench_flag(int argc, char **argv, const char *name);
 
 double bench_now(void); /* seconds, CLOCK_MONOTONIC */
 

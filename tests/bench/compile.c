@@ -117,7 +117,7 @@ int bench_compile(int argc, char **argv)
     if (r || sources_open(&s.sources, NULL)) {
         fprintf(stderr, "gemmd-bench: %s\n", r ? fault.message : "no embedded kernels");
         remove_directory(s.directory);
-        return 1;
+        return r ? EXIT_ABSENT : 1;
     }
     double start_seconds = bench_now() - start;
     nvrtc_identity(s.nvrtc, &s.identity);
@@ -126,7 +126,10 @@ int bench_compile(int argc, char **argv)
     printf("# NVRTC %u.%u build %s, loaded in %.1f ms\n", s.identity.major, s.identity.minor,
            s.identity.build, start_seconds * 1e3);
     printf("measurement,configuration,compile_ms,disk_ms,bytes,registers,spill_bytes\n");
-    for (size_t i = 0; i < n && !r; i += 4) /* one of the four transpositions of each */
+    /* one of the four transpositions of each, or of as many as asked for, spread over the list */
+    size_t wanted = (size_t)bench_option_number(argc, argv, "--configurations", CONFIG_LIST_MAX);
+    size_t step = 4 * ((n / 4 + wanted - 1) / MAX(wanted, 1u));
+    for (size_t i = 0; i < n && !r; i += MAX(step, 4u))
         r = row(&s, &configs[i]);
     sources_deinit(&s.sources);
     nvrtc_free(s.nvrtc);

@@ -67,3 +67,45 @@ double bench_option_number(int argc, char **argv, const char *name, double fallb
     }
     return value;
 }
+
+/* Whether the list has the name, and whether it takes a value. */
+static bool is_listed(const char *names, const char *name, bool *ret_has_value)
+{
+    size_t length = strlen(name);
+    for (const char *at = names; (at = strstr(at, name)); at += length) {
+        bool is_start = at == names || at[-1] == ' ';
+        char next = at[length];
+        if (is_start && (next == ' ' || next == '\0' || next == '?')) {
+            *ret_has_value = next != '?';
+            return true;
+        }
+    }
+    return false;
+}
+
+bool bench_options_are_known(int argc, char **argv, const char *names)
+{
+    for (int i = 1; i < argc; i++) {
+        bool has_value;
+        if (strncmp(argv[i], "--", 2) != 0 || !argv[i][2] ||
+            !is_listed(names, argv[i] + 2, &has_value)) {
+            fprintf(stderr, "gemmd-bench: \"%s\" is no option of %s; it has: %s\n", argv[i],
+                    argv[0], names);
+            return false;
+        }
+        if (has_value && ++i == argc) {
+            fprintf(stderr, "gemmd-bench: %s needs a value\n", argv[i - 1]);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool bench_flag(int argc, char **argv, const char *name)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], name) == 0)
+            return true;
+    }
+    return false;
+}

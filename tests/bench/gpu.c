@@ -9,6 +9,8 @@ static int init(struct driver *driver, struct fault *ret_fault)
     CUresult result = cu(driver)->Init(0);
     if (result == CUDA_SUCCESS)
         result = cu(driver)->DriverGetVersion(&driver->version);
+    if (result == CUDA_SUCCESS && !driver_symbol(driver, "cuEventCreate"))
+        result = CUDA_ERROR_NOT_SUPPORTED; /* a stand-in for a driver: nothing to time */
     if (result == CUDA_SUCCESS)
         return 0;
     fault_set(ret_fault, STATUS_UNSUPPORTED, "", "cuInit: %s", driver_error_name(driver, result));

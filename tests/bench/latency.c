@@ -8,12 +8,11 @@
 
 #include <stdlib.h>
 
-#define WARMUP_SECONDS 1.0
-
 struct setting {
     gemmd *connection;
     int64_t size;
-    size_t bytes; /* of a matrix */
+    double warmup; /* seconds */
+    size_t bytes;  /* of a matrix */
     gemmd_buffer *a, *b, *d;
     void *host_a, *host_b, *host_d;
     gemmd_product product;
@@ -68,7 +67,7 @@ static int check(struct setting *s)
 
 static int measure(struct setting *s, struct samples *samples)
 {
-    double warm_until = bench_now() + WARMUP_SECONDS;
+    double warm_until = bench_now() + s->warmup;
     while (bench_now() < warm_until) {
         if (gemmd_gemm(s->connection, &s->product, NULL))
             return bench_client_failed(s->connection, "the product");
@@ -93,7 +92,8 @@ static void print(const struct setting *s, struct samples *samples)
 
 int bench_latency(int argc, char **argv)
 {
-    struct setting s = {.size = (int64_t)bench_option_number(argc, argv, "--size", 256)};
+    struct setting s = {.size = (int64_t)bench_option_number(argc, argv, "--size", 256),
+                        .warmup = bench_option_number(argc, argv, "--warmup", 1)};
     struct samples samples = {.count = (size_t)bench_option_number(argc, argv, "--count", 20000)};
     gemmd_info info = {.size = sizeof(info)};
     gemmd_error error;

@@ -5,7 +5,7 @@
 
 static const struct bench_command commands[] = {
     {"latency",
-     "[--socket PATH] [--size 256] [--count 20000]\n"
+     "[--socket PATH] [--size 256] [--count 20000] [--warmup 1]\n"
      "      one product at a time on device buffers over the socket: p50, p99",
      bench_latency},
     {"cold",
@@ -13,9 +13,45 @@ static const struct bench_command commands[] = {
      "      a process from its start to its first result, operands in a 1 MiB memfd, daemon warm",
      bench_cold},
     {"compile",
-     "[--arch 90] [--count 5]\n"
+     "[--arch 90] [--count 5] [--configurations N]\n"
      "      a configuration never seen to its cubin, and from disk; needs no GPU",
      bench_compile},
+    {"share",
+     "[--procs 16] [--shape MxNxK] [--dtype bf16] [--layout nt] [--in-flight 1]\n"
+     "        [--seconds 2] [--rounds 3] [--alone] [--mps DIR|none] [--device cuda] [--socket "
+     "PATH]\n"
+     "      processes through the daemon, and beside them the same with cuBLASLt of their own:\n"
+     "      time-sliced, and under an MPS of our own where it can be started",
+     bench_share},
+    {"share-peer",
+     "[the same]\n"
+     "      the peers alone",
+     bench_share_peer},
+    {"idle",
+     "[--socket PATH] [--seconds 10] [--settle 3]\n"
+     "      context switches of every process of a daemon that nobody asks, memory of the front,\n"
+     "      device memory per client",
+     bench_idle},
+    {"fault",
+     "[--socket PATH] [--size 256] [--repeat 5] [--hung 1] [--timeout 20]\n"
+     "      the worker is killed, then stopped, under load: last good answer to next, errors, "
+     "wrong\n"
+     "      results",
+     bench_fault},
+    {"fair",
+     "[--socket PATH] [--seconds 10] [--solo 2] [--small MxNxK] [--large MxNxK]\n"
+     "        [--single MxNxK] [--flood MxNxK]\n"
+     "      two backlogged clients with products 100 times apart; a small one beside a flood",
+     bench_fair},
+    {"host",
+     "[--socket PATH] [--shape MxNxK] [--dtype bf16] [--layout nt] [--in-flight 3]\n"
+     "        [--rounds 3] [--seconds 1]\n"
+     "      products on host memory against the longest of copy in, copy out and kernel",
+     bench_host},
+    {"service",
+     "[--daemon PATH] [--device auto] [--peer-device cuda] [--output DIR] [--brief]\n"
+     "      all of these over a daemon of its own, and the service table; at most 5 minutes",
+     bench_service},
 #ifdef BENCH_HAS_CUDA
     {"kernels",
      "[--shapes FILE] [--group NAME] [--device cuda:0] [--warmup 3] [--rounds 5]\n"
@@ -32,18 +68,38 @@ static int usage(FILE *to, int status)
     return status;
 }
 
+/* Processes that commands start. */
+static const struct bench_command members[] = {
+    {"cold-client", "", bench_cold_client},
+    {"member", "", bench_member},
+#ifdef BENCH_HAS_CUDA
+    {"peer-member", "", bench_peer_member},
+#else
+    {"peer-member", "", bench_no_peer_member},
+#endif
+};
+
+static const struct bench_command *
+find(const struct bench_command *list, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(list[i].name, name) == 0)
+            return &list[i];
+    }
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2)
         return usage(stderr, EXIT_USAGE);
     if (strcmp(argv[1], "--help") == 0)
         return usage(stdout, 0);
-    if (strcmp(argv[1], "cold-client") == 0)
-        return bench_cold_client(argc - 1, argv + 1);
-    for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    }
+    const struct bench_command *command = find(commands, ARRAY_SIZE(commands), argv[1]);
+    if (!command)
+        command = find(members, ARRAY_SIZE(members), argv[1]);
+    if (command)
+        return command->run(argc - 1, argv + 1);
     fprintf(stderr, "gemmd-bench: no command \"%s\"\n", argv[1]);
     return usage(stderr, EXIT_USAGE);
 }

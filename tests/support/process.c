@@ -113,6 +113,23 @@ static bool is_child(pid_t pid, pid_t parent, const char *word)
            status_sum(open_of(pid, "status"), "PPid:", "PPid:") == (unsigned long)parent;
 }
 
+size_t process_children(pid_t parent, pid_t *ret_pids, size_t max)
+{
+    DIR *processes = opendir("/proc");
+    size_t count = 0;
+
+    for (struct dirent *entry; processes && count < max && (entry = readdir(processes));) {
+        pid_t pid = (pid_t)atoi(entry->d_name);
+
+        if (pid > 0 &&
+            status_sum(open_of(pid, "status"), "PPid:", "PPid:") == (unsigned long)parent)
+            ret_pids[count++] = pid;
+    }
+    if (processes)
+        (void)closedir(processes);
+    return count;
+}
+
 pid_t process_child(pid_t parent, const char *word)
 {
     DIR *processes = opendir("/proc");

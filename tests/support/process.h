@@ -1,9 +1,10 @@
 /*
- * What /proc says of a process, for tests of leaks and idleness.
+ * What /proc says of a process, for tests and measurements of leaks and idleness.
  */
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 unsigned process_descriptors(pid_t pid);
@@ -14,3 +15,5 @@ unsigned long process_switches(pid_t pid);
 bool process_maps(pid_t pid, const char *name);
 /* A child of `parent` whose command line contains this word; 0 when there is none. */
 pid_t process_child(pid_t parent, const char *word);
+/* All children, `max` at most; how many were stored. */
+size_t process_children(pid_t parent, pid_t *ret_pids, size_t max);

@@ -1,0 +1,123 @@
+/*
+ * What the daemon costs while nobody asks for anything: context switches of each of its processes
+ * (a process that sleeps makes none), the front's memory, and device memory per further client.
+ */
+#include <stdio.h>
+
+#include "../support/process.h"
+#include "power.h"
+#include "work.h"
+
+#define PROCESSES_MAX   64
+#define SETTLE_SECONDS  3.0 /* after the last product: spinning and parking have an end */
+#define CLIENTS         8
+#define SWITCHES_OPTION "socket seconds settle"
+
+#include <time.h>
+#include <unistd.h>
+
+struct process {
+    pid_t pid;
+    const char *role;
+    unsigned long switches;
+};
+
+static void sleep_seconds(double seconds)
+{
+    struct timespec time = {.tv_sec = (time_t)seconds,
+                            .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    (void)nanosleep(&time, NULL);
+}
+
+static size_t processes_of(pid_t front, pid_t worker, struct process processes[PROCESSES_MAX])
+{
+    pid_t pids[PROCESSES_MAX];
+    size_t children = process_children(front, pids, PROCESSES_MAX - 1), count = 0;
+    processes[count++] = (struct process){.pid = front, .role = "front"};
+    for (size_t i = 0; i < children; i++)
+        processes[count++] =
+            (struct process){.pid = pids[i], .role = pids[i] == worker ? "worker" : "compile"};
+    return count;
+}
+
+static unsigned long watch(struct process *processes, size_t count, double seconds)
+{
+    unsigned long all = 0;
+    for (size_t i = 0; i < count; i++)
+        processes[i].switches = process_switches(processes[i].pid);
+    sleep_seconds(seconds);
+    for (size_t i = 0; i < count; i++) {
+        unsigned long switches = process_switches(processes[i].pid) - processes[i].switches;
+        printf("# %s %d: %lu context switches in %.0f s\n", processes[i].role,
+               (int)processes[i].pid, switches, seconds);
+        all += switches;
+    }
+    return all;
+}
+
+static int ask_once(gemmd *connection)
+{
+    static uint16_t a[64 * 64], b[64 * 64], d[64 * 64];
+    gemmd_product product = bench_product(64);
+    bench_fill(DTYPE_BF16, a, ARRAY_SIZE(a), 1);
+    bench_fill(DTYPE_BF16, b, ARRAY_SIZE(b), 2);
+    product.a.data = a;
+    product.b.data = b;
+    product.d.data = d;
+    if (gemmd_gemm(connection, &product, NULL))
+        return bench_client_failed(connection, "the product");
+    return 0;
+}
+
+/* Device memory before and after more clients came, each with a product: -1 when nobody knows. */
+static int64_t memory_of_clients(const char *socket, const char *uuid)
+{
+    gemmd *connections[CLIENTS] = {0};
+    uint64_t before = power_memory_used(uuid), after;
+    bool has_failed = uuid[0] == '\0' || before == 0;
+    for (size_t i = 0; i < CLIENTS && !has_failed; i++)
+        has_failed = gemmd_connect(socket, &connections[i], NULL) || ask_once(connections[i]);
+    after = power_memory_used(uuid);
+    for (size_t i = 0; i < CLIENTS; i++)
+        gemmd_close(connections[i]);
+    return has_failed ? -1 : (int64_t)(after - before) / CLIENTS;
+}
+
+int bench_idle(int argc, char **argv)
+{
+    struct process processes[PROCESSES_MAX];
+    char name[96], driver[96], uuid[96];
+    gemmd *connection;
+    gemmd_error error;
+    if (!bench_options_are_known(argc, argv, SWITCHES_OPTION))
+        return EXIT_USAGE;
+    const char *socket = bench_option(argc, argv, "--socket", NULL);
+    double seconds = bench_option_number(argc, argv, "--seconds", 10);
+    if (gemmd_connect(socket, &connection, &error)) {
+        fprintf(stderr, "gemmd-bench: %s\n", error.message);
+        return 3;
+    }
+    int r = ask_once(connection);
+    work_status_text(connection, "device", "name", name);
+    work_status_text(connection, "device", "driver", driver);
+    work_status_text(connection, "device", "uuid", uuid);
+    pid_t front = (pid_t)work_status_number(connection, NULL, "pid");
+    pid_t worker = (pid_t)work_status_number(connection, "worker", "pid");
+    bench_print_facts(name, driver);
+    int64_t client_bytes = memory_of_clients(socket, uuid);
+    gemmd_close(connection);
+    if (r || front <= 0)
+        return 1;
+
+    sleep_seconds(bench_option_number(argc, argv, "--settle", SETTLE_SECONDS));
+    size_t count = processes_of(front, worker, processes);
+    unsigned long switches = watch(processes, count, seconds);
+    printf("measurement,seconds,processes,switches,front_rss_mib,clients,device_mib_per_client\n");
+    printf("idle,%.1f,%zu,%lu,%.1f,%d,", seconds, count, switches,
+           (double)process_resident_kib(front) / 1024, CLIENTS);
+    if (client_bytes < 0)
+        printf("\n# no device memory to look at, or no NVML\n");
+    else
+        printf("%.3f\n", (double)client_bytes / (1 << 20));
+    return 0;
+}

@@ -1,0 +1,306 @@
+/*
+ * gemmd-bench's own arithmetic: a figure is worth what its statistics, its loop and its table are.
+ */
+#include "../bench/flow.h"
+#include "../bench/service_rows.h"
+#include "../bench/shapes.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+/* --- statistics ------------------------------------------------------------------------------ */
+
+Test(bench, takes_percentiles_of_unsorted_samples)
+{
+    double values[101];
+    struct samples samples = {values, 101};
+
+    for (int i = 0; i <= 100; i++)
+        values[i] = (i * 37) % 101;
+    cr_expect_eq(samples_percentile(&samples, 0), 0);
+    cr_expect_eq(samples_median(&samples), 50);
+    cr_expect_eq(samples_percentile(&samples, 99), 99);
+    cr_expect_eq(samples_percentile(&samples, 100), 100);
+}
+
+Test(bench, has_no_percentile_of_nothing)
+{
+    struct samples samples = {0};
+
+    cr_expect(isnan(samples_median(&samples)));
+}
+
+Test(bench, fills_with_data_that_a_benchmark_is_worth_something_with)
+{
+    enum { COUNT = 4096 };
+
+    static float values[COUNT], again[COUNT];
+    double sum = 0;
+
+    bench_fill(DTYPE_FP32, values, COUNT, 7);
+    bench_fill(DTYPE_FP32, again, COUNT, 7);
+    for (int i = 0; i < COUNT; i++) {
+        cr_assert(fabsf(values[i]) <= 1);
+        sum += fabs((double)values[i]);
+    }
+    cr_expect_float_eq(sum / COUNT, 0.5, 0.05);
+    cr_expect_eq(memcmp(values, again, sizeof(values)), 0);
+}
+
+/* --- options --------------------------------------------------------------------------------- */
+
+Test(bench, reads_shapes)
+{
+    struct shape shape;
+
+    cr_assert(shape_from_text("3x40x500", "fp16", "tn", &shape));
+    cr_expect_eq(shape.m, 3);
+    cr_expect_eq(shape.n, 40);
+    cr_expect_eq(shape.k, 500);
+    cr_expect_eq(shape.dtype, DTYPE_FP16);
+    cr_expect(shape.trans_a);
+    cr_expect_not(shape.trans_b);
+    cr_expect_eq(shape_flop(&shape), 2.0 * 3 * 40 * 500);
+}
+
+Test(bench, refuses_what_is_no_shape)
+{
+    static const char *const wrong[][3] = {
+        {"", "bf16", "nt"},      {"4x4", "bf16", "nt"},    {"4x4x4x4", "bf16", "nt"},
+        {"4x0x4", "bf16", "nt"}, {"4x-4x4", "bf16", "nt"}, {"4x4x4 ", "bf16", "nt"},
+        {"4x4x4", "bf17", "nt"}, {"4x4x4", "int32", "nt"}, {"4x4x4", "none", "nt"},
+        {"4x4x4", "bf16", "n"},  {"4x4x4", "bf16", "nx"},  {"4x4x4", "bf16", "ntn"},
+    };
+    struct shape shape;
+
+    for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
+        cr_expect_not(shape_from_text(wrong[i][0], wrong[i][1], wrong[i][2], &shape), "%s %s %s",
+                      wrong[i][0], wrong[i][1], wrong[i][2]);
+}
+
+Test(bench, lays_operands_out_aligned)
+{
+    struct shape shape = {.dtype = DTYPE_INT8, .m = 3, .n = 5, .k = 7};
+    size_t bytes[3];
+
+    shape_bytes(&shape, bytes);
+    cr_expect_eq(bytes[0], 256);
+    cr_expect_eq(bytes[2], 256);
+    shape.m = 100;
+    shape_bytes(&shape, bytes);
+    cr_expect_eq(bytes[2], 2048); /* 100 x 5 int32 */
+}
+
+Test(bench, knows_its_options)
+{
+    char *right[] = {"share", "--procs", "4", "--alone", "--seconds", "1"};
+    char *unknown[] = {"share", "--proc", "4"};
+    char *part[] = {"share", "--seconds", "1", "in-flight"};
+    char *no_value[] = {"share", "--alone", "--procs"};
+    const char *names = "procs seconds in-flight alone?";
+
+    cr_expect(bench_options_are_known(6, right, names));
+    cr_expect_not(bench_options_are_known(3, unknown, names));
+    cr_expect_not(bench_options_are_known(4, part, names));
+    cr_expect_not(bench_options_are_known(3, no_value, names));
+    cr_expect(bench_flag(6, right, "--alone"));
+    cr_expect_eq(bench_option_number(6, right, "--procs", 1), 4);
+    cr_expect_eq(bench_option_number(6, right, "--in-flight", 9), 9);
+}
+
+/* --- the loop -------------------------------------------------------------------------------- */
+
+/* A device that takes a second for each product, one after the other. */
+struct slow {
+    double finished_at[FLOW_IN_FLIGHT_MAX], idle_from;
+    size_t under_way, most;
+    int fails_after; /* starts; negative: never */
+};
+
+static double slow_clock;
+
+static double slow_now(void)
+{
+    return slow_clock;
+}
+
+static int slow_start(void *context, size_t slot)
+{
+    struct slow *slow = context;
+
+    if (slow->fails_after-- == 0)
+        return 5;
+    slow->idle_from = fmax(slow->idle_from, slow_clock) + 1;
+    slow->finished_at[slot] = slow->idle_from;
+    slow->under_way++;
+    slow->most = MAX(slow->most, slow->under_way);
+    return 0;
+}
+
+static int slow_finish(void *context, size_t slot, double *ret_device_seconds)
+{
+    struct slow *slow = context;
+
+    slow_clock = fmax(slow_clock, slow->finished_at[slot]);
+    slow->under_way--;
+    *ret_device_seconds = 1;
+    return 0;
+}
+
+static int run_slow(struct slow *slow, size_t in_flight, double seconds, struct flow_figures *f)
+{
+    struct flow_engine engine = {slow, slow_start, slow_finish, slow_now};
+
+    slow_clock = 1000;
+    cr_assert_eq(flow_figures_init(f), 0);
+    return flow_run(&engine, in_flight, seconds, f);
+}
+
+Test(bench, counts_what_finishes_in_time)
+{
+    cleanup(flow_figures_deinit) struct flow_figures figures;
+    struct slow slow = {.fails_after = -1};
+
+    cr_assert_eq(run_slow(&slow, 1, 10, &figures), 0);
+    cr_expect_eq(figures.products, 10);
+    cr_expect_float_eq(figures.seconds, 10, 1e-9);
+    cr_expect_float_eq(figures.device_seconds, 10, 1e-9);
+    cr_expect_float_eq(samples_median(&figures.latencies), 1, 1e-9);
+}
+
+Test(bench, keeps_as_many_under_way_as_asked_and_none_at_the_end)
+{
+    cleanup(flow_figures_deinit) struct flow_figures figures;
+    struct slow slow = {.fails_after = -1};
+
+    cr_assert_eq(run_slow(&slow, 4, 10, &figures), 0);
+    cr_expect_eq(slow.most, 4);
+    cr_expect_eq(slow.under_way, 0);
+    cr_expect_eq(figures.products, 10, "the rate is the device's, not four times it");
+    cr_expect_float_eq(samples_percentile(&figures.latencies, 99), 4, 1e-9);
+}
+
+Test(bench, counts_a_product_that_takes_longer_than_the_round)
+{
+    cleanup(flow_figures_deinit) struct flow_figures figures;
+    struct slow slow = {.fails_after = -1};
+
+    cr_assert_eq(run_slow(&slow, 2, 0.25, &figures), 0);
+    cr_expect_eq(figures.products, 1);
+    cr_expect_float_eq(figures.seconds, 1, 1e-9);
+}
+
+Test(bench, stops_at_a_failure)
+{
+    cleanup(flow_figures_deinit) struct flow_figures figures;
+    struct slow slow = {.fails_after = 3};
+
+    cr_expect_eq(run_slow(&slow, 1, 10, &figures), 5);
+}
+
+/* --- figures and table ----------------------------------------------------------------------- */
+
+Test(bench, finds_figures_by_measurement_and_column)
+{
+    static struct figures figures;
+    static const char *const lines[] = {
+        "# measurement,of,people",
+        "stray,1,2",
+        "measurement,shape,p50_us,empty",
+        "share,4x4x4,12.5,",
+        "",
+        "share-mps,4x4x4,9.25,",
+        "measurement,compile_ms",
+        "compile,300.5",
+        "compile,299",
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(lines); i++)
+        figures_take(&figures, lines[i]);
+    cr_expect_eq(figures_find(&figures, "share", "p50_us"), 12.5);
+    cr_expect_eq(figures_find(&figures, "share-mps", "p50_us"), 9.25);
+    cr_expect_eq(figures_find(&figures, "compile", "compile_ms"), 300.5, "the slowest");
+    cr_expect(isnan(figures_find(&figures, "share", "empty")));
+    cr_expect(isnan(figures_find(&figures, "share", "shape")), "4x4x4 is no number");
+    cr_expect(isnan(figures_find(&figures, "stray", "p50_us")));
+}
+
+Test(bench, passes_over_lines_that_are_too_much)
+{
+    static struct figures figures;
+    char line[4096] = "measurement,", *at = line + strlen(line);
+
+    for (int i = 0; i < 400; i++)
+        at += sprintf(at, "column%d,", i);
+    figures_take(&figures, line);
+    for (int i = 0; i < 2 * FIGURES_MAX; i++)
+        figures_take(&figures, "row,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,"
+                               "25,26,27,28,29,30,31,32,33,34");
+    cr_expect_eq(figures.count, FIGURES_MAX);
+    cr_expect_eq(figures_find(&figures, "row", "column0"), 1);
+}
+
+Test(bench, judges_each_kind_of_goal)
+{
+    static const struct {
+        struct table_row row;
+        enum table_verdict verdict;
+    } cases[] = {
+        {{.ours = 39, .peer = NAN, .kind = GOAL_AT_MOST, .goal = 40}, TABLE_MET},
+        {{.ours = 41, .peer = 1, .kind = GOAL_AT_MOST, .goal = 40}, TABLE_MISSED},
+        {{.ours = 0, .peer = NAN, .kind = GOAL_AT_MOST, .goal = 0}, TABLE_MET},
+        {{.ours = 0.96, .peer = NAN, .kind = GOAL_AT_LEAST, .goal = 0.95}, TABLE_MET},
+        {{.ours = 44, .peer = NAN, .kind = GOAL_WITHIN, .goal = 45, .goal_high = 55}, TABLE_MISSED},
+        {{.ours = 55, .peer = NAN, .kind = GOAL_WITHIN, .goal = 45, .goal_high = 55}, TABLE_MET},
+        {{.ours = 56, .peer = NAN, .kind = GOAL_WITHIN, .goal = 45, .goal_high = 55}, TABLE_MISSED},
+        {{.ours = 20, .peer = 46, .kind = GOAL_AT_MOST_PEER, .goal = 0.5}, TABLE_MET},
+        {{.ours = 24, .peer = 46, .kind = GOAL_AT_MOST_PEER, .goal = 0.5}, TABLE_MISSED},
+        {{.ours = 705, .peer = 704, .kind = GOAL_AT_LEAST_PEER, .goal = 1}, TABLE_MET},
+        {{.ours = 705, .peer = NAN, .kind = GOAL_AT_LEAST_PEER, .goal = 1}, TABLE_NO_PEER},
+        {{.ours = NAN, .peer = 704, .kind = GOAL_AT_LEAST_PEER, .goal = 1}, TABLE_NOT_MEASURED},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        cr_expect_eq(table_judge(&cases[i].row), cases[i].verdict, "case %zu", i);
+}
+
+Test(bench, prints_a_table_that_csv_readers_read)
+{
+    const struct table_row row = {.name = "16 clients, aggregate",
+                                  .unit = "TFLOP/s",
+                                  .peer = 704.25,
+                                  .ours = 1234.5,
+                                  .kind = GOAL_AT_LEAST_PEER,
+                                  .goal = 1};
+    char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+
+    table_print_csv(file, &row, 1);
+    (void)fclose(file);
+    cr_expect_str_eq(text, "measurement,unit,peer,ours,goal,verdict,later\n"
+                           "\"16 clients, aggregate\",TFLOP/s,704.2,1234,>= 1 x peer,met,0\n");
+    free(text);
+}
+
+Test(bench, fills_rows_from_the_parts)
+{
+    static struct figures figures[PART_COUNT];
+    struct table_row rows[SERVICE_ROWS_MAX];
+
+    figures_take(&figures[PART_LATENCY], "measurement,p50_us");
+    figures_take(&figures[PART_LATENCY], "latency,35.5");
+    figures_take(&figures[PART_SHARE_ONE], "measurement,worst_p50_us");
+    figures_take(&figures[PART_SHARE_ONE], "share-sliced,16.5");
+    size_t count = service_rows(figures, rows);
+
+    cr_assert_gt(count, 10);
+    cr_expect_eq(rows[0].ours, 35.5);
+    cr_expect_eq(rows[0].peer, 16.5);
+    cr_expect_eq(table_judge(&rows[0]), TABLE_MET);
+    for (size_t i = 1; i < count; i++) {
+        if (!rows[i].is_later)
+            cr_expect_eq(table_judge(&rows[i]), TABLE_NOT_MEASURED, "%s", rows[i].name);
+    }
+}
