@@ -57,7 +57,8 @@ typedef enum gemmd_status {
     GEMMD_INTERNAL = 15,
     GEMMD_DISCONNECTED = 16,
     GEMMD_FORKED = 17,
-    GEMMD_TIMEOUT = 18
+    GEMMD_TIMEOUT = 18,
+    GEMMD_DEADLINE = 19
 } gemmd_status;
 
 typedef enum gemmd_dtype {

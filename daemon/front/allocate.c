@@ -71,9 +71,9 @@ static int clear(struct session *session, struct buffer *buffer, struct fault *f
     job->kind = JOB_ZERO;
     job->received_ns = clock_now_ns();
     job->made = buffer_ref(buffer);
-    job->estimate_seconds = 5e-6 + (double)buffer->size / 1e12;
+    job->predicted_seconds = 5e-6 + (double)buffer->size / 1e12;
     job_use_buffer(job, OPERAND_D, buffer_ref(buffer), 0, buffer->size);
-    queue_submit(&session->server->queue, job, &session->jobs);
+    queue_submit(&session->server->queue, job, &session->stream);
     return 0;
 }
 

@@ -1,5 +1,6 @@
 #include "job.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 struct job *job_new(void)
@@ -8,8 +9,9 @@ struct job *job_new(void)
 
     if (!job)
         return NULL;
-    list_init(&job->session_link);
+    list_init(&job->stream_link);
     list_init(&job->queue_link);
+    list_init(&job->deadline_link);
     return job;
 }
 
@@ -17,8 +19,9 @@ struct job *job_free(struct job *job)
 {
     if (!job)
         return NULL;
-    list_unlink(&job->session_link);
+    list_unlink(&job->stream_link);
     list_unlink(&job->queue_link);
+    list_unlink(&job->deadline_link);
     for (size_t i = 0; i < OPERAND_COUNT; i++) {
         staging_give(&job->operand[i].staging);
         job->operand[i].buffer = buffer_unref(job->operand[i].buffer);
@@ -168,6 +171,16 @@ static void product_command(const struct job *job, struct gemmd_job *ret_gemm)
     };
 }
 
+/* The last slice says "all the rest": should the kernel ever number more tiles than the plan
+ * counted, they are computed. */
+static void slice_command(const struct job *job, struct gemmd_job *gemm)
+{
+    uint64_t end = job_slice_end(job);
+
+    gemm->first_tile = job->tiles_committed;
+    gemm->tile_count = end < job->tiles ? end - job->tiles_committed : 0;
+}
+
 void job_command(const struct job *job, struct gemmd_command *ret_command)
 {
     *ret_command = (struct gemmd_command){
@@ -177,6 +190,7 @@ void job_command(const struct job *job, struct gemmd_command *ret_command)
     if (job->kind == JOB_PRODUCT) {
         ret_command->kind = GEMMD_COMMAND_GEMM;
         product_command(job, &ret_command->body.gemm);
+        slice_command(job, &ret_command->body.gemm);
         return;
     }
     ret_command->kind = job->kind == JOB_COPY ? GEMMD_COMMAND_COPY : GEMMD_COMMAND_ZERO;
@@ -186,4 +200,58 @@ void job_command(const struct job *job, struct gemmd_command *ret_command)
         .size = job->operand[OPERAND_D].span,
         .flags = host_flags(job) & (GEMMD_JOB_HOST_A | GEMMD_JOB_HOST_D),
     };
+}
+
+/* --- slices ---------------------------------------------------------------------------------- */
+
+void job_slice(struct job *job, double seconds)
+{
+    double waves;
+
+    job->slice_tiles = 0;
+    if (job->tiles == 0 || job->wave_tiles == 0 || !(job->estimate_seconds > seconds) ||
+        host_flags(job) != 0 || job->is_suspect)
+        return;
+    waves = (double)job->tiles / (double)job->wave_tiles * seconds / job->estimate_seconds;
+    job->slice_tiles = MAX((uint64_t)waves, 1u) * job->wave_tiles;
+}
+
+uint64_t job_slice_end(const struct job *job)
+{
+    if (job->slice_tiles == 0 || job->is_suspect)
+        return job->tiles;
+    return MIN(job->tiles, job->tiles_committed + job->slice_tiles);
+}
+
+double job_slice_seconds(const struct job *job)
+{
+    if (job->tiles == 0)
+        return job->estimate_seconds;
+    return job->estimate_seconds * (double)(job_slice_end(job) - job->tiles_committed) /
+           (double)job->tiles;
+}
+
+static void mix(uint64_t *hash, uint64_t value)
+{
+    *hash = (*hash ^ value) * 1099511628211u; /* FNV-1a's prime, a word at a time */
+    *hash ^= *hash >> 29;
+}
+
+uint64_t job_estimate_class(const struct job *job)
+{
+    const struct config *c = &job->config;
+    const uint64_t parts[] = {
+        job->kind,    c->family,   c->arch,           c->input,        c->output, c->trans_a,
+        c->trans_b,   c->tile_m,   c->tile_n,         c->tile_k,       c->stages, c->cluster_m,
+        c->cluster_n, c->schedule, (uint64_t)c->copy, host_flags(job),
+    };
+    uint64_t hash = 14695981039346656037u;
+    int octave;
+
+    for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
+        mix(&hash, parts[i]);
+    /* Predictions err with size, too: small jobs by what is fixed, large ones by what is not. */
+    (void)frexp(job->predicted_seconds, &octave);
+    mix(&hash, (uint64_t)(octave + 2000));
+    return hash;
 }

@@ -14,6 +14,7 @@
 #include "kernel.h"
 #include "quota.h"
 #include "staging.h"
+#include "turns.h"
 
 enum job_kind {
     JOB_PRODUCT,
@@ -23,9 +24,9 @@ enum job_kind {
 
 enum job_state {
     JOB_NEW,
-    JOB_WAITING, /* for an earlier job, memory or its kernel */
-    JOB_READY,   /* for its turn */
-    JOB_COMMITTED,
+    JOB_WAITING,   /* for an earlier job, memory or its kernel */
+    JOB_READY,     /* for its turn; of a sliced job some slices may be under way */
+    JOB_COMMITTED, /* all of it */
 };
 
 struct job_operand {
@@ -36,9 +37,10 @@ struct job_operand {
 };
 
 struct job {
-    struct list session_link;  /* in session.jobs, in the order of requests */
+    struct list stream_link;   /* in stream.jobs, in the order of requests */
     struct list queue_link;    /* in one of the queue's lists, by state */
-    struct list *session_jobs; /* the head of that list; NULL once the client is gone */
+    struct list deadline_link; /* in queue.timed */
+    struct stream *stream;     /* of its session; NULL once the client is gone */
     struct session *session;   /* NULL once the client is gone */
     struct charge charge, charge_inline;
     uint32_t request;
@@ -52,15 +54,28 @@ struct job {
     struct buffer *made; /* METHOD_BUFFER_CREATE: the buffer to be answered; counted */
 
     enum job_state state;
-    uint64_t number;     /* in commands and completions */
-    uint64_t link_index; /* of its command, when COMMITTED */
-    uint32_t blockers;   /* earlier jobs of this session that touch the same memory */
-    bool is_suspect;     /* was taken by a worker that died: runs alone until it passes */
-    bool awaits_kernel;  /* it was being compiled when the request came */
-    bool is_lost;        /* by a worker's death, while that is sorted out */
-    double estimate_seconds;
+    uint64_t number;    /* in commands and completions */
+    uint32_t blockers;  /* earlier jobs of this stream that touch the same memory, not committed */
+    uint32_t in_flight; /* commands without a completion */
+    int priority;       /* -1, 0 or 1, among jobs of its uid */
+    bool is_suspect;    /* was taken by a worker that died: runs alone until it passes */
+    bool awaits_kernel; /* it was being compiled when the request came */
+    bool was_taken, is_lost;  /* by a worker that died, while that is sorted out */
+    double predicted_seconds; /* by plan or size */
+    double estimate_seconds;  /* the same, corrected by what was measured: queue_submit() */
+    uint64_t estimate_class;
+
+    /* Slices. Tiles are counted as the kernel does; `tiles` is 0 for what cannot be sliced. */
+    uint64_t tiles, wave_tiles; /* in all; what the device computes at once */
+    uint64_t slice_tiles;       /* of a slice; 0: one command for all */
+    uint64_t tiles_done, tiles_committed;
+    enum status status; /* the first slice's that was not OK */
+    uint64_t started_ns;
+    double measured_seconds; /* of the slices that are done */
+
     uint64_t received_ns;
-    size_t reply_bytes; /* of D, when it comes back inline: socket_expect() */
+    uint64_t deadline_ns; /* when it must have started; 0: any time */
+    size_t reply_bytes;   /* of D, when it comes back inline: socket_expect() */
 };
 
 struct job *job_new(void); /* NULL: no memory */
@@ -83,5 +98,16 @@ enum job_verdict {
 };
 
 enum job_verdict job_verdict(const struct job *job, struct fault *ret_fault);
-/* As the current worker knows its memory; the verdict was GO. */
+/* The next command of the job, as the current worker knows its memory; the verdict was GO. */
 void job_command(const struct job *job, struct gemmd_command *ret_command);
+
+/* --- slices ---------------------------------------------------------------------------------- */
+
+/* Cuts a job that takes longer than `seconds` into slices of about that, in whole waves, so that
+ * only the last one leaves multiprocessors idle. A suspect is never cut: one ordinary launch. */
+void job_slice(struct job *job, double seconds);
+/* Tiles after the next command; its part of the estimate. */
+uint64_t job_slice_end(const struct job *job);
+double job_slice_seconds(const struct job *job);
+/* What jobs that take equally long for their prediction have in common (estimate.h). */
+uint64_t job_estimate_class(const struct job *job);

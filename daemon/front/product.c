@@ -319,14 +319,20 @@ static int start(struct draft *draft, const struct plan *plan)
 {
     struct server *server = draft->session->server;
     struct job *job = draft->job;
+    struct config_resources resources;
     int r = stage_all(draft);
 
     if (r < 0)
         return error_trace(r);
     job->problem = draft->problem;
     job->config = plan->config;
-    job->estimate_seconds = plan->predicted_seconds + transfer_seconds(draft);
+    job->predicted_seconds = plan->predicted_seconds + transfer_seconds(draft);
+    /* BLAS takes no part of a product. */
     if (plan->config.family != CONFIG_CPU) {
+        config_resources(&plan->config, &resources);
+        job->tiles = plan->tiles;
+        job->wave_tiles =
+            (uint64_t)server->device.multiprocessors * resources.ctas_per_multiprocessor;
         r = kernels_want(&server->kernels, &plan->config, &job->kernel);
         if (r < 0)
             return error_trace(r);
@@ -336,7 +342,7 @@ static int start(struct draft *draft, const struct plan *plan)
         job->reply_bytes = job->operand[OPERAND_D].span;
     socket_expect(&draft->session->socket, job->reply_bytes);
     server->stats.products_by_input[job->problem.input]++;
-    queue_submit(&server->queue, steal(draft->job, NULL), &draft->session->jobs);
+    queue_submit(&server->queue, steal(draft->job, NULL), &draft->session->stream);
     return 0;
 }
 

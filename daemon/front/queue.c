@@ -1,23 +1,8 @@
-#include "queue.h"
+#include "queue_internal.h"
 
 #include "../core/log.h"
 
 #include <inttypes.h>
-
-static void list_move_all(struct list *destination, struct list *source)
-{
-    while (!list_is_empty(source)) {
-        struct list *first = source->next;
-
-        list_unlink(first);
-        list_append(destination, first);
-    }
-}
-
-static struct job *job_of(struct list *queue_link)
-{
-    return container_of(queue_link, struct job, queue_link);
-}
 
 void queue_init(struct queue *queue,
                 struct worker_process *worker,
@@ -27,59 +12,50 @@ void queue_init(struct queue *queue,
     *queue =
         (struct queue){.worker = worker, .stats = stats, .finished = finished, .next_number = 1};
     list_init(&queue->waiting);
-    list_init(&queue->lanes);
     list_init(&queue->suspects);
     list_init(&queue->committed);
+    list_init(&queue->timed);
+    turns_init(&queue->turns);
 }
 
 void queue_deinit(struct queue *queue)
 {
     assert(queue->count == 0);
-    (void)queue;
+    turns_deinit(&queue->turns);
+}
+
+bool queue_has_started(const struct job *job)
+{
+    return job->in_flight > 0 || job->tiles_done > 0 || job->is_suspect;
 }
 
 /* --- ready ----------------------------------------------------------------------------------- */
 
-/* A uid that comes back after a pause starts level with the others: idle time is not saved up. */
 static void make_ready(struct queue *queue, struct job *job)
 {
-    struct account *account = job->charge.account;
-
     list_unlink(&job->queue_link);
     job->state = JOB_READY;
-    if (job->is_suspect) {
+    if (job->is_suspect)
         list_append(&queue->suspects, &job->queue_link);
-        return;
-    }
-    if (list_is_empty(&account->ready)) {
-        account->virtual_seconds = MAX(account->virtual_seconds, queue->virtual_seconds);
-        list_append(&queue->lanes, &account->lane);
-    }
-    list_append(&account->ready, &job->queue_link);
+    else
+        turns_enter(&queue->turns, job);
 }
 
-static void leave_lane(struct job *job)
+void queue_withdraw(struct job *job)
 {
-    struct account *account = job->charge.account;
-
+    if (job->state == JOB_READY && !job->is_suspect)
+        turns_leave(job);
     list_unlink(&job->queue_link);
-    if (list_is_empty(&account->ready))
-        list_unlink(&account->lane);
+    job->state = JOB_WAITING;
 }
 
-static void finish(struct queue *queue,
-                   struct job *job,
-                   const struct fault *fault,
-                   const struct gemmd_completion *completion);
-
-/* Puts a job where it belongs now. */
-static void settle(struct queue *queue, struct job *job)
+void queue_settle(struct queue *queue, struct job *job)
 {
     struct fault fault;
     enum job_verdict verdict = job_verdict(job, &fault);
 
     if (verdict == JOB_FAIL) {
-        finish(queue, job, &fault, NULL);
+        queue_finish(queue, job, &fault, NULL);
     } else if (verdict == JOB_GO && job->blockers == 0) {
         make_ready(queue, job);
     } else {
@@ -89,98 +65,134 @@ static void settle(struct queue *queue, struct job *job)
     }
 }
 
-/* Later jobs of the session that waited for this one. */
+/* Later jobs of the stream that waited for this one: it is committed, or will never be. */
 static void unblock(struct queue *queue, struct job *done)
 {
-    struct list *cursor = done->session_link.next;
+    struct list *cursor = done->stream_link.next;
 
-    list_unlink(&done->session_link);
-    while (cursor != done->session_jobs) {
-        struct job *job = container_of(cursor, struct job, session_link);
+    while (done->stream && cursor != &done->stream->jobs) {
+        struct job *job = container_of(cursor, struct job, stream_link);
 
         cursor = cursor->next;
         if (job->blockers > 0 && job_conflicts(done, job) && --job->blockers == 0 &&
-            job->state == JOB_WAITING) {
+            job->state == JOB_WAITING && !job->is_lost) {
             struct fault fault;
 
-            /* Not settle(): a failing job's end would unlink jobs that this loop stands on. It
-             * stays in `waiting`, where the review that follows each event finds it. */
+            /* Not queue_settle(): a failing job's end would unlink jobs that this loop stands on.
+             * It stays in `waiting`, where the review that follows each event finds it. */
             if (job_verdict(job, &fault) == JOB_GO)
                 make_ready(queue, job);
         }
     }
 }
 
-static void finish(struct queue *queue,
-                   struct job *job,
-                   const struct fault *fault,
-                   const struct gemmd_completion *completion)
+void queue_finish(struct queue *queue,
+                  struct job *job,
+                  const struct fault *fault,
+                  const struct gemmd_completion *completion)
 {
-    if (job->state == JOB_READY && !job->is_suspect)
-        leave_lane(job);
-    list_unlink(&job->queue_link);
-    if (job->session_jobs)
+    assert(job->in_flight == 0);
+    if (job->state != JOB_COMMITTED) {
+        queue_withdraw(job);
         unblock(queue, job);
+    }
+    list_unlink(&job->queue_link);
+    list_unlink(&job->stream_link);
+    list_unlink(&job->deadline_link);
     queue->count--;
     queue->finished(queue, job, fault, completion);
 }
 
 /* --- commit ---------------------------------------------------------------------------------- */
 
-static struct account *next_lane(struct queue *queue)
+static struct queue_command *command_at(struct queue *queue, uint64_t number)
 {
-    struct account *best = NULL;
-
-    list_for_each(cursor, &queue->lanes)
-    {
-        struct account *account = container_of(cursor, struct account, lane);
-
-        if (!best || account->virtual_seconds < best->virtual_seconds)
-            best = account;
-    }
-    return best;
+    return &queue->commands[number % LINK_COMMANDS];
 }
 
-/* Suspects run alone: only with nothing committed, and nothing is committed beside them. */
+static bool is_within_horizon(struct queue *queue, const struct job *job)
+{
+    uint64_t under_way = queue->commands_sent - queue->commands_done;
+    double beyond;
+
+    if (under_way == 0)
+        return true;
+    beyond = queue->committed_seconds - command_at(queue, queue->commands_done)->seconds;
+    /* A slice is never shorter than a wave, however long that takes: one may always wait, so that
+     * the device does not. */
+    return beyond + job_slice_seconds(job) <= QUEUE_HORIZON_SECONDS ||
+           (under_way == 1 && job->slice_tiles > 0);
+}
+
+/* Suspects run alone: only with nothing under way, and nothing is committed beside them. */
 static struct job *next_job(struct queue *queue)
 {
-    struct account *account;
-    struct job *oldest;
+    bool is_busy = queue->commands_sent > queue->commands_done;
+    struct job *job;
 
     if (!list_is_empty(&queue->suspects))
-        return list_is_empty(&queue->committed) ? job_of(queue->suspects.next) : NULL;
-    if (!list_is_empty(&queue->committed)) {
-        oldest = job_of(queue->committed.next);
-        if (oldest->is_suspect ||
-            queue->committed_seconds - oldest->estimate_seconds > QUEUE_HORIZON_SECONDS)
-            return NULL;
-    }
-    account = next_lane(queue);
-    return account ? job_of(account->ready.next) : NULL;
+        return is_busy ? NULL : queue_job_of(queue->suspects.next);
+    if (is_busy && command_at(queue, queue->commands_done)->job->is_suspect)
+        return NULL;
+    job = turns_next(&queue->turns);
+    return job && is_within_horizon(queue, job) ? job : NULL;
+}
+
+static void record(struct queue *queue, struct job *job, uint64_t link_index)
+{
+    struct queue_command *command = command_at(queue, queue->commands_sent++);
+
+    *command = (struct queue_command){
+        .job = job,
+        .link_index = link_index,
+        .tiles_end = job_slice_end(job),
+        .seconds = job_slice_seconds(job),
+    };
+    queue->committed_seconds += command->seconds;
+    turns_charge(&queue->turns, job, command->seconds);
+    job->tiles_committed = command->tiles_end;
+    job->in_flight++;
+    list_unlink(&job->deadline_link);
 }
 
 static void commit(struct queue *queue, struct job *job)
 {
-    struct account *account = job->charge.account;
     struct gemmd_command command;
     struct fault fault;
+    uint64_t link_index;
 
     job_command(job, &command);
-    if (worker_submit(queue->worker, &command, &job->link_index) < 0) {
+    if (worker_submit(queue->worker, &command, &link_index) < 0) {
+        /* What is under way of it ends before its memory may go. */
         (void)fault_set(&fault, STATUS_INTERNAL, "", "the worker cannot be reached");
-        finish(queue, job, &fault, NULL);
+        job->status = STATUS_INTERNAL;
+        job->tiles_committed = job->tiles;
+        if (job->in_flight == 0) {
+            queue_finish(queue, job, &fault, NULL);
+            return;
+        }
+    } else {
+        record(queue, job, link_index);
+    }
+    if (job->tiles_committed < job->tiles)
         return;
-    }
-    if (!job->is_suspect) {
-        leave_lane(job);
-        queue->virtual_seconds = account->virtual_seconds;
-        account->virtual_seconds += job->estimate_seconds;
-    }
-    list_unlink(&job->queue_link);
+    queue_withdraw(job);
     list_append(&queue->committed, &job->queue_link);
     job->state = JOB_COMMITTED;
-    queue->committed_count++;
-    queue->committed_seconds += job->estimate_seconds;
+    unblock(queue, job);
+}
+
+static bool is_late(const struct job *job)
+{
+    return job->deadline_ns != 0 && !queue_has_started(job) && clock_now_ns() > job->deadline_ns;
+}
+
+static void finish_late(struct queue *queue, struct job *job)
+{
+    struct fault fault;
+
+    (void)fault_set(&fault, STATUS_DEADLINE, "deadline_us", "%s", status_meaning(STATUS_DEADLINE));
+    queue_finish(queue, job, &fault, NULL);
 }
 
 void queue_advance(struct queue *queue)
@@ -194,64 +206,122 @@ void queue_advance(struct queue *queue)
         struct fault fault;
 
         /* A worker that was replaced may have lost memory or refused a kernel since. */
-        if (job_verdict(job, &fault) == JOB_GO) {
+        if (is_late(job)) {
+            finish_late(queue, job);
+        } else if (job_verdict(job, &fault) == JOB_GO) {
             commit(queue, job);
         } else {
-            if (!job->is_suspect)
-                leave_lane(job);
-            job->state = JOB_WAITING;
-            settle(queue, job);
+            queue_withdraw(job);
+            queue_settle(queue, job);
         }
     }
     queue->is_advancing = false;
 }
 
-static void uncommit(struct queue *queue, struct job *job)
+/* --- completion ------------------------------------------------------------------------------ */
+
+static struct queue_command *command_find(struct queue *queue, uint64_t job)
 {
-    list_unlink(&job->queue_link);
-    queue->committed_count--;
-    queue->committed_seconds -= job->estimate_seconds;
+    /* The oldest: slices of one job complete in their order. */
+    for (uint64_t i = queue->commands_done; i < queue->commands_sent; i++) {
+        struct queue_command *command = command_at(queue, i);
+
+        if (command->job && command->job->number == job)
+            return command;
+    }
+    return NULL;
+}
+
+/* How long the device was busy with this command: from when it was taken, or the one before it
+ * ended if that was later. Summed over commands that is the device's busy time. */
+static double busy_seconds(struct queue *queue, const struct gemmd_completion *completion)
+{
+    uint64_t began = MAX(completion->started_ns, queue->busy_until_ns);
+    uint64_t ended = MAX(completion->finished_ns, began);
+
+    queue->busy_until_ns = ended;
+    return (double)(ended - began) * 1e-9;
+}
+
+static void take_completion(struct queue *queue,
+                            struct queue_command *command,
+                            const struct gemmd_completion *completion)
+{
+    struct job *job = command->job;
+    double measured = busy_seconds(queue, completion);
+
+    if (job->tiles_done == 0)
+        job->started_ns = completion->started_ns;
+    if (job->status == STATUS_OK)
+        job->status = (enum status)completion->status;
+    job->measured_seconds += measured;
+    job->tiles_done = command->tiles_end;
+    job->in_flight--;
+    turns_served(&queue->turns, job, measured - command->seconds);
+    queue->committed_seconds -= command->seconds;
+    *command = (struct queue_command){0};
+    while (queue->commands_done < queue->commands_sent &&
+           !command_at(queue, queue->commands_done)->job)
+        queue->commands_done++;
     /* Sums of differences drift; an empty ring is exactly no work. */
-    if (queue->committed_count == 0)
+    if (queue->commands_done == queue->commands_sent)
         queue->committed_seconds = 0;
+}
+
+static void complete_job(struct queue *queue, struct job *job, struct gemmd_completion completion)
+{
+    struct fault fault = FAULT_NONE;
+
+    completion.started_ns = job->started_ns;
+    completion.status = (gemmd_u32)job->status;
+    if (job->status != STATUS_OK)
+        (void)fault_set(&fault, job->status, "", "%s", status_meaning(job->status));
+    else
+        estimate_learn(&queue->estimates, job->estimate_class, job->predicted_seconds,
+                       job->measured_seconds);
+    job->is_suspect = false;
+    queue_finish(queue, job, &fault, &completion);
 }
 
 void queue_completed(struct queue *queue, const struct gemmd_completion *completion)
 {
-    struct fault fault = FAULT_NONE;
+    struct queue_command *command = command_find(queue, completion->job);
+    struct job *job;
 
-    list_for_each(cursor, &queue->committed)
-    {
-        struct job *job = job_of(cursor);
-
-        if (job->number != completion->job)
-            continue;
-        if (completion->status != STATUS_OK)
-            (void)fault_set(&fault, (enum status)completion->status, "", "%s",
-                            status_meaning((enum status)completion->status));
-        uncommit(queue, job);
-        job->is_suspect = false;
-        finish(queue, job, &fault, completion);
-        queue_advance(queue);
+    if (!command) {
+        log_warning("completion=%" PRIu64 " matches no job, ignoring", completion->job);
         return;
     }
-    log_warning("completion=%" PRIu64 " matches no job, ignoring", completion->job);
+    job = command->job;
+    take_completion(queue, command, completion);
+    if (job->in_flight == 0 && job->state == JOB_COMMITTED)
+        complete_job(queue, job, *completion);
+    queue_advance(queue);
+    turns_settle(&queue->turns);
 }
 
 /* --- coming and going ------------------------------------------------------------------------ */
 
-void queue_submit(struct queue *queue, struct job *job, struct list *session_jobs)
+void queue_submit(struct queue *queue, struct job *job, struct stream *stream)
 {
     job->number = queue->next_number++;
-    job->session_jobs = session_jobs;
+    job->stream = stream;
+    job->estimate_class = job_estimate_class(job);
+    job->estimate_seconds =
+        estimate_correct(&queue->estimates, job->estimate_class, job->predicted_seconds);
+    job_slice(job, QUEUE_HORIZON_SECONDS);
     queue->count++;
-    list_for_each(cursor, session_jobs)
+    list_for_each(cursor, &stream->jobs)
     {
-        if (job_conflicts(container_of(cursor, struct job, session_link), job))
+        struct job *earlier = container_of(cursor, struct job, stream_link);
+
+        if (earlier->state != JOB_COMMITTED && job_conflicts(earlier, job))
             job->blockers++;
     }
-    list_append(session_jobs, &job->session_link);
-    settle(queue, job);
+    list_append(&stream->jobs, &job->stream_link);
+    if (job->deadline_ns != 0)
+        list_append(&queue->timed, &job->deadline_link);
+    queue_settle(queue, job);
     queue_advance(queue);
 }
 
@@ -262,26 +332,70 @@ void queue_review(struct queue *queue)
     /* A job's end may unblock others anywhere in the list: take from the front until all are seen.
      */
     list_init(&looked_at);
-    list_move_all(&looked_at, &queue->waiting);
+    while (!list_is_empty(&queue->waiting)) {
+        struct list *first = queue->waiting.next;
+
+        list_unlink(first);
+        list_append(&looked_at, first);
+    }
     while (!list_is_empty(&looked_at))
-        settle(queue, job_of(looked_at.next));
+        queue_settle(queue, queue_job_of(looked_at.next));
     queue_advance(queue);
 }
 
-void queue_abandon(struct queue *queue, struct list *session_jobs)
+bool queue_cancel(struct queue *queue, struct stream *stream, uint32_t request)
+{
+    struct fault fault;
+
+    (void)fault_set(&fault, STATUS_CANCELLED, "", "%s", status_meaning(STATUS_CANCELLED));
+    list_for_each(cursor, &stream->jobs)
+    {
+        struct job *job = container_of(cursor, struct job, stream_link);
+
+        if (job->request != request)
+            continue;
+        /* A buffer that is being made has other users than this request. */
+        if (queue_has_started(job) || job->state == JOB_COMMITTED || job->made)
+            return false;
+        queue_finish(queue, job, &fault, NULL);
+        queue_advance(queue);
+        return true;
+    }
+    return false;
+}
+
+uint64_t queue_expire(struct queue *queue, uint64_t now_ns)
+{
+    uint64_t next = 0;
+
+    list_for_each_safe(cursor, following, &queue->timed)
+    {
+        struct job *job = container_of(cursor, struct job, deadline_link);
+
+        if (now_ns > job->deadline_ns)
+            finish_late(queue, job);
+        else if (next == 0 || job->deadline_ns < next)
+            next = job->deadline_ns;
+    }
+    queue_advance(queue);
+    return next;
+}
+
+void queue_abandon(struct queue *queue, struct stream *stream)
 {
     struct fault fault;
 
     (void)fault_set(&fault, STATUS_CANCELLED, "", "the client is gone");
-    list_for_each_safe(cursor, following, session_jobs)
+    list_for_each_safe(cursor, following, &stream->jobs)
     {
-        struct job *job = container_of(cursor, struct job, session_link);
+        struct job *job = container_of(cursor, struct job, stream_link);
+        bool is_in_flow = job->state == JOB_READY && !job->is_suspect;
 
         job->session = NULL;
-        job->session_jobs = NULL;
-        list_unlink(&job->session_link);
-        if (job->state != JOB_COMMITTED)
-            finish(queue, job, &fault, NULL);
+        list_unlink(&job->stream_link);
+        turns_orphan(&queue->turns, job, is_in_flow, job->in_flight);
+        if (job->in_flight == 0 && job->state != JOB_COMMITTED)
+            queue_finish(queue, job, &fault, NULL);
     }
 }
 
@@ -290,88 +404,25 @@ static void end(struct queue *queue, struct job *job)
     struct fault fault;
 
     (void)fault_set(&fault, STATUS_SHUTTING_DOWN, "", "%s", status_meaning(STATUS_SHUTTING_DOWN));
-    if (job->state == JOB_COMMITTED)
-        uncommit(queue, job);
-    finish(queue, job, &fault, NULL);
+    queue_finish(queue, job, &fault, NULL);
 }
 
 static void end_all(struct queue *queue, struct list *jobs)
 {
     while (!list_is_empty(jobs))
-        end(queue, job_of(jobs->next));
+        end(queue, queue_job_of(jobs->next));
 }
 
 void queue_end(struct queue *queue)
 {
-    struct account *account;
+    struct job *job;
 
-    /* The lanes last: an end can move a job that waited for it there. */
+    /* Nothing completes any more: as if no command had ever been taken. */
+    queue_worker_died(queue, 0);
+    /* The ready ones last: an end can move a job that waited for it there. */
     end_all(queue, &queue->committed);
     end_all(queue, &queue->suspects);
     end_all(queue, &queue->waiting);
-    while ((account = next_lane(queue)))
-        end(queue, job_of(account->ready.next));
-}
-
-/* --- the worker died ------------------------------------------------------------------------- */
-
-/* Computing it again gives the same: it did not overwrite what it reads, and neither did another
- * that had been started. */
-static bool is_replayable(const struct queue *queue, const struct job *job, uint64_t taken)
-{
-    if (job_reads_from(job, job))
-        return false;
-    list_for_each(cursor, &queue->committed)
-    {
-        const struct job *other = job_of(cursor);
-
-        if (other != job && other->link_index < taken && job_reads_from(job, other))
-            return false;
-    }
-    return true;
-}
-
-void queue_worker_died(struct queue *queue, uint64_t taken)
-{
-    struct list failed, again;
-    struct fault fault;
-
-    queue->watched = 0;
-    list_init(&failed);
-    list_init(&again);
-    list_for_each(cursor, &queue->committed)
-    {
-        struct job *job = job_of(cursor);
-
-        /* A suspect was alone, and not for the first time: guilty. Others may be unlucky. */
-        job->is_lost =
-            job->link_index < taken && (job->is_suspect || !is_replayable(queue, job, taken));
-    }
-    list_for_each_safe(cursor, following, &queue->committed)
-    {
-        struct job *job = job_of(cursor);
-
-        uncommit(queue, job);
-        list_append(job->is_lost ? &failed : &again, &job->queue_link);
-        if (job->is_lost && job->is_suspect) {
-            job->charge.account->faults++;
-            log_warning("job=%" PRIu64 " uid=%u state=guilty: the worker died with it alone",
-                        job->number, (unsigned)job->charge.account->uid);
-            queue->stats->suspects_guilty++;
-        }
-        if (!job->is_lost && job->link_index < taken) {
-            job->is_suspect = true;
-            queue->stats->replayed++;
-        }
-    }
-    list_for_each_safe(cursor, following, &again)
-    {
-        settle(queue, job_of(cursor));
-    }
-    list_for_each_safe(cursor, following, &failed)
-    {
-        (void)fault_set(&fault, STATUS_GPU_FAULT, "",
-                        "the worker died while this job ran; its output is undefined");
-        finish(queue, job_of(cursor), &fault, NULL);
-    }
+    while ((job = turns_next(&queue->turns)))
+        end(queue, job);
 }

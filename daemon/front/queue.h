@@ -1,58 +1,76 @@
 /*
  * Order and admission of jobs.
  *
- * Order: jobs of one connection that touch the same memory (one of them writing) run in the order
- * of their requests, each after the other's completion; others may overlap. Between connections
- * there is no order but what a client makes by waiting.
+ * Order: jobs of one connection that touch the same memory (one of them writing) are committed in
+ * the order of their requests, and a worker's commands take effect in the order they were
+ * committed (backend.h); others may overlap. Between connections there is no order but what a
+ * client makes by waiting.
  *
  * Admission: the ring cannot be preempted, so at most QUEUE_HORIZON_SECONDS of estimated work is
- * committed beyond what runs. Among ready jobs the uid with the least estimated time used goes
- * first; within a uid, first come first served.
+ * committed beyond what runs. A larger job goes as slices of its tiles, same tiling and order, same
+ * bits; one that cannot be sliced (on the CPU; with operands in host memory) is committed alone.
+ * Among ready jobs, turns.h says whose turn it is. Estimates are the plan's, corrected by what was
+ * measured (estimate.h).
  *
- * When a worker dies: what it had not taken goes again. What it had taken goes again if that
- * computes the same (replay.c), as suspects: one at a time, alone. One that takes the worker with
- * it while it runs alone is guilty and answered GPU_FAULT.
+ * When a worker dies (queue_replay.c): what it had not taken goes again. What it had taken goes
+ * again if that computes the same, as suspects: one at a time, alone. One that takes the worker
+ * with it while it runs alone is guilty and answered GPU_FAULT.
  *
  * Owner: the server. Thread: loop.
  */
 #pragma once
 
+#include "estimate.h"
 #include "job.h"
 #include "stats.h"
+#include "turns.h"
 
 #define QUEUE_HORIZON_SECONDS 200e-6 /* what a small job may have to wait behind */
 
-/* A job hangs when it has run so many times longer than estimated, and at least so long on a GPU.
- * Estimates are within a factor of two; another process's work on the GPU is what the rest is for.
- * The CPU's estimate knows neither the library nor the load: there only an operator's limit holds.
+/* A command hangs when it has run so many times longer than estimated, and at least so long on a
+ * GPU. Estimates are within a factor of two; another process's work on the GPU is what the rest is
+ * for. The CPU's estimate knows neither the library nor the load: there only an operator's limit
+ * holds.
  */
 #define QUEUE_OVERDUE_ESTIMATES 20
 #define QUEUE_OVERDUE_SECONDS   2
 
 struct queue;
 
-/* The job's end: answer and job_free(). `completion` is NULL when it never ran. */
+/* The job's end: answer and job_free(). `completion` is NULL when it never ran; that of a sliced
+ * job is from the first slice's start to the last one's end. */
 typedef void (*queue_finished_fn)(struct queue *queue,
                                   struct job *job,
                                   const struct fault *fault,
                                   const struct gemmd_completion *completion);
 
+/* A command under way. */
+struct queue_command {
+    struct job *job; /* NULL: completed out of turn */
+    uint64_t link_index;
+    uint64_t tiles_end; /* the job's tiles that are done after it */
+    double seconds;     /* estimated */
+};
+
 struct queue {
     struct worker_process *worker;
     struct stats *stats;
     struct list waiting;   /* jobs in state WAITING */
-    struct list lanes;     /* accounts with READY jobs */
+    struct turns turns;    /* READY */
     struct list suspects;  /* READY jobs that must run alone, before all others */
-    struct list committed; /* in the order of their commands */
+    struct list committed; /* COMMITTED, in that order */
+    struct list timed;     /* jobs with a deadline that have not started */
     uint64_t count;        /* jobs in all states */
-    uint32_t committed_count;
-    double committed_seconds;
-    double virtual_seconds; /* of the uid that committed last */
+    struct queue_command commands[LINK_COMMANDS]; /* by number modulo the size */
+    uint64_t commands_done, commands_sent;
+    double committed_seconds; /* of the commands under way */
+    uint64_t busy_until_ns;   /* the last command's end: the next one began no earlier */
     uint64_t next_number;
     bool is_advancing;  /* queue_advance() does not nest */
     double job_seconds; /* the operator's QUEUE_OVERDUE_SECONDS; 0: none */
-    uint64_t watched;   /* the job that ran at the last look; 0: none */
+    uint64_t watched;   /* the command that ran at the last look, counted from 1; 0: none */
     uint32_t looks;     /* since it was first seen to run */
+    struct estimates estimates;
     queue_finished_fn finished;
 };
 
@@ -62,19 +80,24 @@ void queue_init(struct queue *queue,
                 queue_finished_fn finished);
 void queue_deinit(struct queue *queue); /* empty */
 
-/* Takes the job: `session_jobs` are its session's, in order. May finish it before returning. */
-void queue_submit(struct queue *queue, struct job *job, struct list *session_jobs);
+/* Takes the job: `stream` is its session's. May finish it before returning. */
+void queue_submit(struct queue *queue, struct job *job, struct stream *stream);
 /* Memory or kernels changed: look at the waiting jobs again. */
 void queue_review(struct queue *queue);
 /* Commits what may be committed. */
 void queue_advance(struct queue *queue);
 void queue_completed(struct queue *queue, const struct gemmd_completion *completion);
+/* Ends a request's job with CANCELLED if none of it was committed; false: it runs, or is not here.
+ */
+bool queue_cancel(struct queue *queue, struct stream *stream, uint32_t request);
+/* Ends what has not started by its deadline with DEADLINE. When to call it next; 0: never. */
+uint64_t queue_expire(struct queue *queue, uint64_t now_ns);
 /* The client is gone: what was not committed is dropped without an answer, the rest runs out. */
-void queue_abandon(struct queue *queue, struct list *session_jobs);
+void queue_abandon(struct queue *queue, struct stream *stream);
 /* There is no worker any more, and none to come: everything ends with SHUTTING_DOWN. */
 void queue_end(struct queue *queue);
 void queue_worker_died(struct queue *queue, uint64_t taken);
 
-/* queue_overdue.c. Called once a second while commands are in flight: whether the job that runs has
- * run for so long that it hangs. */
+/* queue_overdue.c. Called once a second while commands are in flight: whether the command that runs
+ * has run for so long that it hangs. */
 bool queue_is_overdue(struct queue *queue);

@@ -53,8 +53,11 @@ static struct account *account_new(struct quota *quota, uid_t uid)
         return NULL;
     account->quota = quota;
     account->uid = uid;
-    list_init(&account->lane);
-    list_init(&account->ready);
+    share_init(&account->share, 1);
+    flow_init(&account->orphans);
+    list_init(&account->debt_link);
+    for (size_t i = 0; i < QUOTA_PRIORITIES; i++)
+        share_group_init(&account->classes[i]);
     list_append(&quota->accounts, &account->link);
     return account;
 }
@@ -112,6 +115,20 @@ int charge_resize(struct charge *charge, uint64_t amount, struct fault *ret_faul
     return 0;
 }
 
+void account_hold(struct account *account)
+{
+    account->charges++;
+}
+
+void account_release(struct account *account)
+{
+    if (--account->charges > 0)
+        return;
+    assert(list_is_empty(&account->share.link) && list_is_empty(&account->orphans.ready));
+    list_unlink(&account->link);
+    free(account);
+}
+
 void charge_release(struct charge *charge)
 {
     struct account *account = charge->account;
@@ -121,11 +138,6 @@ void charge_release(struct charge *charge)
     assert(account->used[charge->resource] >= charge->amount);
     account->used[charge->resource] -= charge->amount;
     account->quota->used[charge->resource] -= charge->amount;
-    if (--account->charges == 0) {
-        assert(list_is_empty(&account->ready));
-        list_unlink(&account->lane);
-        list_unlink(&account->link);
-        free(account);
-    }
     *charge = CHARGE_NULL;
+    account_release(account);
 }

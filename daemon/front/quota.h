@@ -2,7 +2,7 @@
  * Who pays for what: every client, job, buffer and byte that a peer causes is charged to its uid
  * before it is taken, and released exactly once. Over the limit is an error for that request only.
  *
- * The account also carries the uid's place in the queue's fair order (queue.h).
+ * The account also carries the uid's place in the fair order of jobs (turns.h).
  *
  * Owner: the server owns the quota; whoever holds a charge keeps its account alive. Thread: loop.
  */
@@ -10,6 +10,7 @@
 
 #include "../core/list.h"
 #include "../core/status.h"
+#include "share.h"
 #include <sys/types.h>
 
 enum quota_resource {
@@ -23,6 +24,8 @@ enum quota_resource {
     QUOTA_COUNT,
 };
 
+#define QUOTA_PRIORITIES 3 /* -1, 0, 1: among jobs of one uid */
+
 struct quota {
     struct list accounts;
     uint64_t limits[QUOTA_COUNT];
@@ -33,13 +36,14 @@ struct account {
     struct list link; /* in quota.accounts */
     struct quota *quota;
     uid_t uid;
-    uint64_t charges; /* how many are held; the account goes with the last */
+    uint64_t charges; /* how many are held, and holds; the account goes with the last */
     uint64_t used[QUOTA_COUNT];
     uint64_t faults; /* device faults that this uid's jobs caused */
-    /* queue.c */
-    struct list lane;  /* in queue.lanes while `ready` has jobs */
-    struct list ready; /* jobs that only wait for their turn */
-    double virtual_seconds;
+    /* turns.c */
+    struct share share;                           /* among uids */
+    struct share_group classes[QUOTA_PRIORITIES]; /* its connections' flows */
+    struct flow orphans;                          /* jobs whose connection is gone */
+    struct list debt_link;                        /* in turns.debtors */
 };
 
 struct charge {
@@ -67,3 +71,6 @@ int quota_charge(struct quota *quota,
 /* The same charge with another amount; over the limit it stays as it is. */
 int charge_resize(struct charge *charge, uint64_t amount, struct fault *ret_fault);
 void charge_release(struct charge *charge); /* idempotent */
+/* Keeps an account alive without a charge. */
+void account_hold(struct account *account);
+void account_release(struct account *account);

@@ -328,7 +328,7 @@ static void socket_closed(struct socket *socket, const char *reason)
     server->stats.sent_bytes += socket->sent_bytes;
     allocate_forget(server, session);
     cache_forget(server, session);
-    queue_abandon(&server->queue, &session->jobs);
+    queue_abandon(&server->queue, &session->stream);
     while (!list_is_empty(&session->parked))
         parked_free(container_of(session->parked.next, struct parked, link));
     handles_deinit(&session->handles);
@@ -446,7 +446,7 @@ int session_new(struct server *server, int fd, uid_t uid, gid_t gid, pid_t pid)
     session->pid = pid;
     session->charge = charge;
     session->charge_messages = messages;
-    list_init(&session->jobs);
+    stream_init(&session->stream);
     list_init(&session->parked);
     list_append(&server->sessions, &session->link);
     server->session_count++;

@@ -16,6 +16,7 @@
 #include "buffer.h"
 #include "quota.h"
 #include "socket.h"
+#include "turns.h"
 
 struct server;
 
@@ -29,7 +30,7 @@ struct session {
     pid_t pid;
     struct charge charge, charge_messages;
     struct handles handles;
-    struct list jobs;       /* struct job, in the order of requests */
+    struct stream stream;   /* its jobs */
     struct list parked;     /* frames that wait for the first worker */
     uint32_t in_flight;     /* requests without an answer */
     uint64_t partial_bytes; /* received when the timer was armed for the rest of a frame */

@@ -95,10 +95,10 @@ static void submit(struct session *session, struct job *job, uint64_t bytes)
 {
     struct server *server = session->server;
 
-    job->estimate_seconds = 2e-6 + (double)bytes / (server->device.is_cpu ? 5e9 : 50e9);
+    job->predicted_seconds = 2e-6 + (double)bytes / (server->device.is_cpu ? 5e9 : 50e9);
     server->stats.copies++;
     server->stats.copied_bytes += bytes;
-    queue_submit(&server->queue, job, &session->jobs);
+    queue_submit(&server->queue, job, &session->stream);
 }
 
 int transfer_write(struct session *session, const struct request *request, struct fault *fault)

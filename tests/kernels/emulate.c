@@ -13,28 +13,17 @@
 #include "../../daemon/core/problem.h"
 #include "../../daemon/plan/config.h"
 #include "../../kernels_src/abi/job.h"
+#include "emulate_matrix.h"
 
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define POISON 0xff /* NaN in every floating type; -1 in integers */
-
 typedef void (*emulate_fn)(const struct gemmd_feed *feed, uint32_t ctas, int late, int backwards);
-
-struct matrix {
-    enum dtype dtype;
-    int64_t rows, cols, ld, stride, batch;
-    size_t bytes;
-    char *data; /* NULL when the product may not touch it */
-    void *map;
-    size_t map_size;
-};
 
 /* Shapes are tiles * the configuration's tile + rest. */
 struct shape {
@@ -58,71 +47,9 @@ static const struct shape shapes[] = {
     {"batch", 0, 5, 0, 20, 0, 24, 3, 1, -2, 2, .pad = 1, .one_a = true},
     {"batch, one B", 0, 18, 0, 6, 1, -1, 2, 1, 0, 3, .pad = 2, .one_b = true},
     {"slices", 2, 1, 1, 1, 0, 3, 2, 1, 0, 2, .pad = 0, .slices = true},
-    {"bands", 17, 1, 2, 0, 0, 1, 1, 1, 0, 1, .pad = 0, .slices = true},
+    {"bands", 17, 1, 2, 0, 0, 1, 1, 1, 2, 1, .pad = 0, .in_place = true, .slices = true},
     {"NaN and Inf", 1, 2, 1, 2, 2, 7, 1, 1, 0, 2, .pad = 1, .specials = true},
 };
-
-static uint64_t random_state;
-
-static uint64_t random_next(void)
-{
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return random_state >> 33;
-}
-
-static double random_value(enum dtype dtype)
-{
-    double unit = (double)random_next() / (double)(1u << 30) - 1; /* [-1, 1) */
-
-    if (dtype == DTYPE_INT8)
-        return floor(unit * 128);
-    if (dtype == DTYPE_INT32)
-        return floor(unit * 0x1p31);
-    return unit;
-}
-
-static size_t at(const struct matrix *matrix, int64_t item, int64_t row, int64_t col)
-{
-    return (size_t)(item * matrix->stride + row * matrix->ld + col);
-}
-
-static size_t page_up(size_t bytes)
-{
-    return (bytes + 4095) / 4096 * 4096;
-}
-
-/* The data ends at a guard page, but for what `alignment` of its start takes. */
-static void matrix_allocate(struct matrix *matrix, size_t alignment)
-{
-    size_t body;
-
-    matrix->bytes = (at(matrix, matrix->batch - 1, matrix->rows - 1, matrix->cols - 1) + 1) *
-                    dtype_size(matrix->dtype);
-    body = page_up(matrix->bytes + alignment);
-    matrix->map_size = body + 8192;
-    matrix->map =
-        mmap(NULL, matrix->map_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert(matrix->map != MAP_FAILED);
-    mprotect(matrix->map, 4096, PROT_NONE);
-    mprotect((char *)matrix->map + 4096 + body, 4096, PROT_NONE);
-    matrix->data = (char *)matrix->map + 4096 + (body - matrix->bytes) / alignment * alignment;
-    memset(matrix->data, POISON, matrix->bytes);
-}
-
-static void matrix_fill(struct matrix *matrix)
-{
-    for (int64_t b = 0; b < matrix->batch; b++)
-        for (int64_t i = 0; i < matrix->rows; i++)
-            for (int64_t j = 0; j < matrix->cols; j++)
-                dtype_store(matrix->dtype, matrix->data, at(matrix, b, i, j),
-                            random_value(matrix->dtype));
-}
-
-static void matrix_free(struct matrix *matrix)
-{
-    if (matrix->map)
-        munmap(matrix->map, matrix->map_size);
-}
 
 struct run {
     const struct config *config;
@@ -239,16 +166,18 @@ static struct gemmd_job run_job(const struct run *run)
     };
 }
 
-/* One launch, or the same tiles as slices: a feed of two jobs, and a second launch with the rest.
- */
-static void run_emulate(const struct run *run, emulate_fn emulate, int late, int backwards)
+static void emulate_whole(const struct run *run, emulate_fn emulate, int late, int backwards)
 {
     struct gemmd_feed feed = {.job_count = 1, .jobs = {run_job(run)}};
 
-    if (!run->shape->slices) {
-        emulate(&feed, run->shape->ctas, late, backwards);
-        return;
-    }
+    emulate(&feed, run->shape->ctas, late, backwards);
+}
+
+/* The same tiles as slices: a feed of two jobs, and a second launch with the rest. */
+static void emulate_slices(const struct run *run, emulate_fn emulate, int late, int backwards)
+{
+    struct gemmd_feed feed = {.job_count = 1, .jobs = {run_job(run)}};
+
     feed.job_count = 2;
     feed.jobs[1] = feed.jobs[0];
     feed.jobs[0].tile_count = 1;
@@ -345,6 +274,23 @@ static bool run_check(const struct run *run)
     return gaps_check(run) && wrong == 0;
 }
 
+/* Slices of the tile range give the bits of the whole: the daemon cuts large jobs by load. */
+static bool slices_check(const struct run *sliced, emulate_fn emulate, int late, int backwards)
+{
+    struct run whole;
+    bool is_same;
+
+    random_state = 1;
+    run_init(&whole, sliced->config, sliced->shape);
+    emulate_whole(&whole, emulate, late, backwards);
+    is_same = memcmp(whole.operand[OPERAND_D].data, sliced->operand[OPERAND_D].data,
+                     whole.operand[OPERAND_D].bytes) == 0;
+    if (!is_same)
+        printf("  slices give other bits than the whole\n");
+    run_deinit(&whole);
+    return is_same;
+}
+
 static bool case_run(const struct config *config,
                      const struct shape *shape,
                      emulate_fn emulate,
@@ -356,8 +302,13 @@ static bool case_run(const struct config *config,
 
     random_state = 1;
     run_init(&run, config, shape);
-    run_emulate(&run, emulate, late, backwards);
-    is_right = run_check(&run);
+    if (shape->slices) {
+        emulate_slices(&run, emulate, late, backwards);
+        is_right = slices_check(&run, emulate, !late, backwards) && run_check(&run);
+    } else {
+        emulate_whole(&run, emulate, late, backwards);
+        is_right = run_check(&run);
+    }
     if (!is_right)
         printf("  in case '%s', copies %s, turns %s\n", shape->name, late ? "late" : "at once",
                backwards ? "backwards" : "forwards");

@@ -1,6 +1,10 @@
 /*
  * The fake driver's kernel: whatever was loaded, a launch computes the products of its feed by the
  * BLAS rules, so that a whole daemon can be tested over the CUDA backend without a GPU.
+ *
+ * Of a slice it computes its tiles only. It does not know how large the tiles of the kernel are
+ * that it stands for; its own have one element, which are never fewer, and a last slice takes all
+ * the rest.
  */
 #include "../../daemon/core/dtype.h"
 #include "../../kernels_src/abi/job.h"
@@ -29,26 +33,51 @@ static struct operand input(const struct gemmd_job *job, uint64_t base, int64_t 
                             .column = is_trans ? ld : 1};
 }
 
+/* rows x columns values, once each: reading them anew for each product takes seconds. */
+static double *load_all(const struct operand *x, int64_t rows, int64_t columns)
+{
+    double *values = calloc((size_t)(rows * columns) + 1, sizeof(double));
+
+    for (int64_t i = 0; values && i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++)
+            values[i * columns + j] = load(x, i, j);
+    }
+    return values;
+}
+
+static bool is_in_slice(const struct gemmd_job *job, uint64_t tile)
+{
+    return tile >= job->first_tile &&
+           (job->tile_count == 0 || tile - job->first_tile < job->tile_count);
+}
+
 static void multiply_item(const struct gemmd_job *job, int64_t item)
 {
     struct operand a = input(job, job->a, job->lda, job->flags & GEMMD_JOB_TRANS_A);
-    struct operand b = input(job, job->b, job->ldb, job->flags & GEMMD_JOB_TRANS_B);
+    struct operand b = input(job, job->b, job->ldb, !(job->flags & GEMMD_JOB_TRANS_B));
     struct operand c = {(const void *)(uintptr_t)job->c, (enum dtype)job->output, 0, job->ldc, 1};
+    int64_t k = job->alpha != 0 ? job->k : 0;
     void *d = (void *)(uintptr_t)job->d;
     a.item = item * job->stride_a;
     b.item = item * job->stride_b;
     c.item = item * job->stride_c;
-    for (int64_t i = 0; i < job->m; i++) {
+    double *rows = load_all(&a, job->m, k), *columns = load_all(&b, job->n, k);
+    for (int64_t i = 0; rows && columns && i < job->m; i++) {
         for (int64_t j = 0; j < job->n; j++) {
+            const double *left = rows + i * k, *right = columns + j * k;
             double sum = 0;
-            for (int64_t l = 0; l < job->k && job->alpha != 0; l++)
-                sum += load(&a, i, l) * load(&b, l, j);
+            if (!is_in_slice(job, (uint64_t)((item * job->m + i) * job->n + j)))
+                continue;
+            for (int64_t l = 0; l < k; l++)
+                sum += left[l] * right[l];
             sum = job->alpha != 0 ? job->alpha * sum : 0;
             sum += job->beta != 0 ? job->beta * load(&c, i, j) : 0;
             dtype_store((enum dtype)job->output, d,
                         (size_t)(item * job->stride_d + i * job->ldd + j), sum);
         }
     }
+    free(rows);
+    free(columns);
 }
 
 /* $FAKE_DRIVER_HANG_M: the launch of a product with so many rows never ends. */

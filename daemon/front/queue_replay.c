@@ -1,0 +1,133 @@
+/*
+ * What becomes of the commands of a worker that died.
+ *
+ * Commands take effect in their order, so those with an index below `taken` may have run in part,
+ * and no others. Completions that were published have been taken before this: what they say is
+ * done, is done, also single slices, and a job goes on behind them.
+ *
+ * A job of which a command was taken goes again if that gives the same: it does not read what it
+ * writes, and nothing that was taken may have overwritten what it reads. An earlier job of the same
+ * stream that wrote an input is no obstacle when it goes again itself: it writes the same bytes
+ * once more, before this one reads them.
+ */
+#include "queue_internal.h"
+
+#include "../core/log.h"
+
+#include <inttypes.h>
+
+static bool is_before(const struct job *a, const struct job *b)
+{
+    return a->stream && a->stream == b->stream && a->number < b->number;
+}
+
+static bool is_replayable(const struct list *stopped, const struct job *job)
+{
+    if (job_reads_from(job, job))
+        return false;
+    list_for_each(cursor, stopped)
+    {
+        const struct job *other = queue_job_of(cursor);
+
+        if (other != job && other->was_taken && job_reads_from(job, other) &&
+            (other->is_lost || !is_before(other, job)))
+            return false;
+    }
+    return true;
+}
+
+/* Jobs with commands under way, in the order of those, out of all other lists; no command is under
+ * way any more. */
+static void stop_all(struct queue *queue, uint64_t taken, struct list *ret_stopped)
+{
+    for (; queue->commands_done < queue->commands_sent; queue->commands_done++) {
+        struct queue_command *command = &queue->commands[queue->commands_done % LINK_COMMANDS];
+        struct job *job = command->job;
+
+        if (!job)
+            continue;
+        if (command->link_index < taken)
+            job->was_taken = true;
+        job->in_flight--;
+        turns_served(&queue->turns, job, -command->seconds);
+        if (job->stream)
+            job->stream->must_block_again = true;
+        queue_withdraw(job);
+        list_append(ret_stopped, &job->queue_link);
+    }
+    queue->committed_seconds = 0;
+}
+
+/* What is no longer committed blocks what conflicts with it. */
+static void block_again(struct queue *queue, struct stream *stream)
+{
+    list_for_each(cursor, &stream->jobs)
+    {
+        struct job *job = container_of(cursor, struct job, stream_link);
+
+        job->blockers = 0;
+        for (struct list *earlier = stream->jobs.next; earlier != cursor; earlier = earlier->next) {
+            const struct job *other = container_of(earlier, struct job, stream_link);
+
+            if (other->state != JOB_COMMITTED && job_conflicts(other, job))
+                job->blockers++;
+        }
+        if (job->blockers > 0 && job->state == JOB_READY) {
+            queue_withdraw(job);
+            list_append(&queue->waiting, &job->queue_link);
+        }
+    }
+}
+
+static void judge(struct queue *queue, struct job *job)
+{
+    job->tiles_committed = job->tiles_done;
+    if (job->was_taken && job->is_lost && job->is_suspect) {
+        /* It was alone, and not for the first time. Others may be unlucky. */
+        job->charge.account->faults++;
+        log_warning("job=%" PRIu64 " uid=%u state=guilty: the worker died with it alone",
+                    job->number, (unsigned)job->charge.account->uid);
+        queue->stats->suspects_guilty++;
+    } else if (job->was_taken && !job->is_lost) {
+        job->is_suspect = true;
+        queue->stats->replayed++;
+    }
+}
+
+void queue_worker_died(struct queue *queue, uint64_t taken)
+{
+    struct list stopped, again, lost;
+    struct fault fault;
+
+    queue->watched = 0;
+    list_init(&stopped);
+    list_init(&again);
+    list_init(&lost);
+    stop_all(queue, taken, &stopped);
+    list_for_each(cursor, &stopped)
+    {
+        struct job *job = queue_job_of(cursor);
+
+        job->is_lost = job->was_taken && (job->is_suspect || !is_replayable(&stopped, job));
+    }
+    list_for_each_safe(cursor, following, &stopped)
+    {
+        struct job *job = queue_job_of(cursor);
+
+        judge(queue, job);
+        list_unlink(&job->queue_link);
+        list_append(job->is_lost ? &lost : &again, &job->queue_link);
+        if (job->stream && steal(job->stream->must_block_again, false))
+            block_again(queue, job->stream);
+    }
+    while (!list_is_empty(&again)) {
+        struct job *job = queue_job_of(again.next);
+
+        job->was_taken = false;
+        queue_settle(queue, job);
+    }
+    (void)fault_set(&fault, STATUS_GPU_FAULT, "",
+                    "the worker died while this job ran; its output is undefined");
+    while (!list_is_empty(&lost))
+        queue_finish(queue, queue_job_of(lost.next), &fault, NULL);
+}

@@ -1,0 +1,184 @@
+/*
+ * The queue when a worker dies: what goes again, what is lost, who is guilty.
+ */
+#include "queue_fixture.h"
+
+TestSuite(queue_replay, .init = start, .fini = stop, .timeout = 30);
+
+Test(queue_replay, replays_what_the_dead_worker_had_not_taken)
+{
+    uint64_t job = submit(&session_a, copy(1, 0, 1, 0));
+
+    die();
+    cr_expect_eq(take(), job);
+    complete(job);
+    cr_expect_eq(status_of(job), STATUS_OK);
+    cr_expect_eq(stats.replayed, 0);
+}
+
+Test(queue_replay, replays_suspects_one_at_a_time_before_others)
+{
+    uint64_t one = submit(&session_a, copy(1, 0, 1, 0));
+    uint64_t two = submit(&session_a, copy(1, 0, 2, 0));
+    uint64_t later = submit(&session_a, copy(1, 0, 3, 0));
+
+    cr_assert_eq(take(), one);
+    cr_assert_eq(take(), two);
+    die();
+    cr_expect_eq(take(), one);
+    cr_expect_eq(take(), 0);
+    complete(one);
+    cr_expect_eq(take(), two);
+    cr_expect_eq(take(), 0);
+    complete(two);
+    cr_expect_eq(take(), later);
+    complete(later);
+    for (size_t i = 0; i < ended_count; i++)
+        cr_expect_eq(ended[i].status, STATUS_OK);
+}
+
+Test(queue_replay, finds_the_guilty_job_and_tells_only_its_owner)
+{
+    uint64_t innocent = submit(&session_a, copy(1, 0, 1, 0));
+    uint64_t guilty = submit(&session_b, copy(2, 0, 2, 0));
+    uint64_t other = submit(&session_a, copy(1, 0, 3, 0));
+
+    cr_assert_eq(take(), innocent);
+    cr_assert_eq(take(), guilty);
+    cr_assert_eq(take(), other);
+    die();
+    cr_assert_eq(take(), innocent);
+    complete(innocent);
+    cr_assert_eq(take(), guilty);
+    die();
+    cr_expect_eq(status_of(guilty), STATUS_GPU_FAULT);
+    cr_assert_eq(take(), other);
+    complete(other);
+    cr_expect_eq(status_of(innocent), STATUS_OK);
+    cr_expect_eq(status_of(other), STATUS_OK);
+    cr_expect_eq(stats.suspects_guilty, 1);
+}
+
+Test(queue_replay, does_not_repeat_a_job_whose_input_may_have_changed)
+{
+    /* The other connection's job writes what the first reads, and both had been taken. */
+    uint64_t reader = submit(&session_a, copy(1, 0, 1, 0));
+    uint64_t writer = submit(&session_b, copy(1, 2, 0, 0));
+
+    cr_assert_eq(take(), reader);
+    cr_assert_eq(take(), writer);
+    die();
+    cr_expect_eq(status_of(reader), STATUS_GPU_FAULT);
+    cr_expect_eq(take(), writer);
+    complete(writer);
+    cr_expect_eq(status_of(writer), STATUS_OK);
+}
+
+Test(queue_replay, repeats_a_chain_of_jobs_in_order)
+{
+    uint64_t first = submit(&session_a, copy(1, 0, 1, 0));
+    uint64_t second = submit(&session_a, copy(1, 1, 2, 0));
+    uint64_t third = submit(&session_a, copy(1, 2, 3, 0));
+
+    cr_assert_eq(take(), first);
+    cr_assert_eq(take(), second);
+    die();
+    /* Two had been taken: each alone. The third had not, and follows what it reads. */
+    cr_expect_eq(take(), first);
+    cr_expect_eq(take(), 0);
+    complete(first);
+    cr_expect_eq(take(), second);
+    cr_expect_eq(take(), 0);
+    complete(second);
+    cr_expect_eq(take(), third);
+    complete(third);
+    for (size_t i = 0; i < ended_count; i++)
+        cr_expect_eq(ended[i].status, STATUS_OK);
+}
+
+Test(queue_replay, loses_a_job_whose_input_a_later_one_of_its_stream_may_have_overwritten)
+{
+    uint64_t reads = submit(&session_a, copy(1, 0, 1, 0));
+    uint64_t overwrites = submit(&session_a, copy(1, 2, 0, 0));
+
+    cr_assert_eq(take(), reads);
+    cr_assert_eq(take(), overwrites);
+    die();
+    cr_expect_eq(status_of(reads), STATUS_GPU_FAULT);
+    cr_expect_eq(take(), overwrites);
+    complete(overwrites);
+    cr_expect_eq(status_of(overwrites), STATUS_OK);
+}
+
+Test(queue_replay, keeps_a_job_whose_overwriter_had_not_been_taken)
+{
+    uint64_t reads = submit(&session_a, copy(1, 0, 1, 0));
+    uint64_t overwrites = submit(&session_a, copy(1, 2, 0, 0));
+
+    cr_assert_eq(take(), reads);
+    die();
+    cr_expect_eq(take(), reads);
+    cr_expect_eq(take(), 0, "%s", "the overwriter waits for the suspect");
+    complete(reads);
+    cr_expect_eq(take(), overwrites);
+    complete(overwrites);
+    cr_expect_eq(status_of(reads), STATUS_OK);
+    cr_expect_eq(status_of(overwrites), STATUS_OK);
+}
+
+/* The first is lost (its input was overwritten), so what it wrote is undefined, so the one that
+ * reads that is lost as well. */
+Test(queue_replay, loses_what_reads_from_a_lost_job)
+{
+    uint64_t first = submit(&session_a, copy(1, 0, 1, 0));
+    uint64_t reader = submit(&session_a, copy(1, 1, 2, 0));
+    uint64_t overwrites = submit(&session_a, copy(1, 3, 0, 0));
+
+    cr_assert_eq(take(), first);
+    cr_assert_eq(take(), reader);
+    cr_assert_eq(take(), overwrites);
+    die();
+    cr_expect_eq(status_of(first), STATUS_GPU_FAULT);
+    cr_expect_eq(status_of(reader), STATUS_GPU_FAULT);
+    cr_expect_eq(take(), overwrites);
+    complete(overwrites);
+}
+
+Test(queue_replay, trusts_completions_that_were_published)
+{
+    uint64_t first = submit(&session_a, copy(1, 0, 1, 0));
+    uint64_t reader = submit(&session_a, copy(1, 1, 2, 0));
+
+    cr_assert_eq(take(), first);
+    cr_assert_eq(take(), reader);
+    complete(first);
+    die();
+    cr_expect_eq(take(), reader);
+    complete(reader);
+    cr_expect_eq(status_of(reader), STATUS_OK);
+    cr_expect_eq(take(), 0);
+}
+
+Test(queue_replay, finishes_in_order_what_a_gone_client_had_committed)
+{
+    uint64_t first = submit(&session_a, copy(1, 0, 1, 0));
+    uint64_t second = submit(&session_a, copy(1, 1, 2, 0));
+
+    queue_abandon(&queue, &session_a);
+    die();
+    cr_expect_eq(take(), first);
+    cr_expect_eq(take(), second);
+    complete(first);
+    complete(second);
+}
+
+Test(queue_replay, does_not_repeat_a_job_that_overwrote_its_input_by_another_buffer)
+{
+    uint64_t job;
+
+    buffers[1].inode = buffers[2].inode = 9;
+    job = submit(&session_a, copy(1, 1, 2, 0));
+    cr_assert_eq(take(), job);
+    die();
+    cr_expect_eq(status_of(job), STATUS_GPU_FAULT);
+}
