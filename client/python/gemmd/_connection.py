@@ -1,0 +1,260 @@
+"""A connection: products, memory, questions."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from types import TracebackType
+from typing import Any, NamedTuple, Optional, Union
+
+import numpy as np
+
+from . import _library
+from ._elements import DTypeLike, Element, element_of, parse, storage
+from ._errors import InvalidArgument
+from ._future import Future
+from ._interop import as_host
+from ._memory import (
+    DeviceArray,
+    Shape,
+    bytes_of,
+    host_array,
+    memory_of,
+    normal_shape,
+)
+from ._product import Arguments, prepare
+from ._session import Session
+
+
+class Info(NamedTuple):
+    daemon: str
+    device: str
+    device_kind: str  # "cpu", "cuda"
+    in_flight_max: int
+    message_max: int
+
+
+def _type_of(dtype: DTypeLike) -> np.dtype:
+    """Any numpy type may be stored; ours have names too."""
+    if isinstance(dtype, str):
+        try:
+            return storage(parse(dtype, "dtype"))
+        except InvalidArgument:
+            pass
+    try:
+        return np.dtype(dtype)
+    except TypeError:
+        raise InvalidArgument(f"{dtype!r} is not an element type", "dtype") from None
+
+
+def _declared(dtype: DTypeLike, stored: np.dtype) -> Optional[Element]:
+    """What device memory of that type holds; bf16 may be stored as uint16."""
+    return Element.BF16 if dtype == "bf16" else element_of(stored)
+
+
+def _decoded(text: str) -> dict[str, Any]:
+    decoded: dict[str, Any] = json.loads(text)
+    return decoded
+
+
+def _real(value: Any, argument: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgument(f"{value!r} is not a real number", argument) from None
+
+
+def _check_name(name: Optional[str]) -> Optional[bytes]:
+    if name is not None and "\0" in name:
+        raise InvalidArgument("it holds a null character", "name")
+    return None if name is None else name.encode()
+
+
+class Connection:
+    """A connection to the daemon. Any thread may use it; calls of different threads take turns, and
+    none waits while another waits for its result. Made by connect()."""
+
+    def __init__(self, path: Union[str, os.PathLike[str], None] = None) -> None:
+        self._session = Session(None if path is None else os.fspath(path))
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close(wait=kind is None)
+
+    def close(self, *, wait: bool = True) -> None:
+        """Ends the connection. Products under way are waited for, or fail with Disconnected.
+        Arrays of empty() stay usable; device arrays do not."""
+        self._session.close(wait)
+
+    @property
+    def is_open(self) -> bool:
+        """Neither closed, nor found lost, nor a parent's."""
+        session = self._session
+        return session.is_open and not session.is_lost and session.pid == os.getpid()
+
+    def __repr__(self) -> str:
+        return f"<gemmd.Connection {'open' if self.is_open else 'closed'}>"
+
+    # --- products ---------------------------------------------------------------------------
+
+    def matmul(
+        self,
+        a: Any,
+        b: Any,
+        *,
+        out: Any = None,
+        c: Any = None,
+        alpha: float = 1,
+        beta: float = 0,
+        dtype: DTypeLike = None,
+        out_dtype: DTypeLike = None,
+    ) -> Any:
+        """As gemmd.matmul(), on this connection."""
+        return self.submit(
+            a, b, out=out, c=c, alpha=alpha, beta=beta, dtype=dtype, out_dtype=out_dtype
+        ).result()
+
+    def submit(
+        self,
+        a: Any,
+        b: Any,
+        *,
+        out: Any = None,
+        c: Any = None,
+        alpha: float = 1,
+        beta: float = 0,
+        dtype: DTypeLike = None,
+        out_dtype: DTypeLike = None,
+    ) -> Future:
+        """Starts a product. Those of one connection take effect in the order they were started:
+        the next may read what this one writes, in shared or device memory. When as many as may be
+        are under way (info().in_flight_max), it waits until one is done."""
+        session = self._session
+        session.check()
+        arguments = Arguments(
+            a, b, out, c, _real(alpha, "alpha"), _real(beta, "beta"), dtype, out_dtype
+        )
+        record, keep, finish = prepare(arguments, session)
+        future = Future(session, keep, finish)
+        session.submit(record, future)
+        return future
+
+    def explain(
+        self, a: Any, b: Any, *, dtype: DTypeLike = None, out_dtype: DTypeLike = None
+    ) -> dict[str, Any]:
+        """The daemon's plan for matmul(a, b), which is not run."""
+        session = self._session
+        session.check()
+        record, keep, _ = prepare(Arguments(a, b, None, None, 1, 0, dtype, out_dtype), session)
+        text = session.ask(session.library.gemmd_explain_json, ctypes.byref(record))
+        del keep
+        return _decoded(text)
+
+    # --- memory -----------------------------------------------------------------------------
+
+    def empty(
+        self,
+        shape: Shape,
+        dtype: DTypeLike = np.float32,
+        *,
+        name: Optional[str] = None,
+        mode: int = 0o600,
+    ) -> np.ndarray:
+        """An ordinary numpy array in memory that the daemon maps too: products use it, and any
+        view of it, without a copy. It holds zeros. With `name`, other processes can open it."""
+        sizes, element_type = normal_shape(shape), _type_of(dtype)
+        if bytes_of(sizes, element_type) == 0 and name is None:
+            return np.empty(sizes, element_type)
+        mapping = self._create(_library.HOST, bytes_of(sizes, element_type), name, mode)
+        return host_array(memory_of(self._session, mapping), sizes, element_type)
+
+    def array(self, values: Any, dtype: DTypeLike = None) -> np.ndarray:
+        """A copy of an array in memory as of empty()."""
+        source = as_host(values, "values").array
+        copy = self.empty(source.shape, source.dtype if dtype is None else dtype)
+        copy[...] = source
+        return copy
+
+    def device_buffer(
+        self,
+        shape: Shape,
+        dtype: DTypeLike = np.float32,
+        *,
+        name: Optional[str] = None,
+        mode: int = 0o600,
+    ) -> DeviceArray:
+        """Zeros in the daemon's device memory. With `name`, other processes can open it, as `mode`
+        allows by owner, group and others; the name lasts until its creator frees it."""
+        sizes, element_type = normal_shape(shape), _type_of(dtype)
+        mapping = self._create(_library.DEVICE, bytes_of(sizes, element_type), name, mode)
+        memory = memory_of(self._session, mapping)
+        return DeviceArray(
+            self, memory, sizes, element_type, _declared(dtype, element_type), name
+        )
+
+    def open_buffer(
+        self,
+        name: str,
+        shape: Optional[Shape] = None,
+        dtype: DTypeLike = None,
+        *,
+        writable: bool = False,
+    ) -> Union[np.ndarray, DeviceArray]:
+        """A named buffer that somebody made: a numpy array when it is host memory, else a device
+        array. The name says nothing of shape and type: without them it is bytes."""
+        element_type = _type_of(np.uint8 if dtype is None else dtype)
+        session = self._session
+        mapping = session.obtain(
+            session.library.gemmd_buffer_open, _check_name(name), bool(writable)
+        )
+        memory = memory_of(session, mapping, writable)
+        if shape is None:
+            sizes: tuple[int, ...] = (mapping.size // element_type.itemsize,)
+        else:
+            sizes = normal_shape(shape)
+        if bytes_of(sizes, element_type) > mapping.size:
+            memory.free()
+            raise InvalidArgument(
+                f"{sizes} of {element_type.name} takes {bytes_of(sizes, element_type)} bytes; the "
+                f"buffer has {mapping.size}",
+                "shape",
+            )
+        if mapping.address:
+            return host_array(memory, sizes, element_type)
+        return DeviceArray(
+            self, memory, sizes, element_type, _declared(dtype, element_type), name
+        )
+
+    def _create(self, kind: int, size: int, name: Optional[str], mode: int) -> Any:
+        session = self._session
+        return session.obtain(
+            session.library.gemmd_buffer_create, kind, size, _check_name(name), mode
+        )
+
+    # --- questions --------------------------------------------------------------------------
+
+    def info(self) -> Info:
+        record = self._session.get_info()
+        return Info(
+            record.daemon.decode(),
+            record.device.decode(),
+            record.device_kind.decode(),
+            record.in_flight_max,
+            record.message_max,
+        )
+
+    def status(self) -> dict[str, Any]:
+        """What the daemon says of itself: device, worker, cache, clients, jobs, buffers."""
+        return _decoded(self._session.ask(self._session.library.gemmd_status_json))
+
+    def stats(self) -> dict[str, Any]:
+        """Counters since the daemon's start."""
+        return _decoded(self._session.ask(self._session.library.gemmd_stats_json))
