@@ -405,3 +405,30 @@ Test(limits, buffers_leave_descriptors_for_others)
     gemmd_close(other);
     test_daemon_stop(&small);
 }
+
+/* Whatever it asks for: what waits for it stays bounded, and the others are served meanwhile. */
+Test(limits, a_client_that_never_reads_is_bounded_and_others_are_served)
+{
+    enum { READS = 200, BOUND_MIB = 64 };
+
+    int fd = raw_greeted(&daemon_);
+    uint64_t buffer = create(fd, BUFFER_HOST, REQUEST_INLINE_MAX);
+    unsigned long before = process_resident_kib(daemon_.pid), most = 0;
+
+    for (uint32_t i = 0; i < READS; i++) {
+        const struct request read = read_request(10 + i, buffer, REQUEST_INLINE_MAX);
+
+        cr_assert(raw_request(fd, &read, -1));
+    }
+    for (int i = 0; i < 100; i++) {
+        most = MAX(most, process_resident_kib(daemon_.pid));
+        expect_served();
+        (void)poll(NULL, 0, 5);
+    }
+    /* Twice: the same bytes lie in shared staging memory while they are copied. */
+    cr_expect_leq(most, before + 2 * BOUND_MIB * 1024, "%lu MiB", (most - before) >> 10);
+    (void)close(fd);
+    while (test_status_number(watcher, NULL, "clients") > 1)
+        ;
+    cr_expect_eq(test_status_number(watcher, "buffers", "staged_bytes"), 0);
+}
