@@ -210,7 +210,7 @@ Test(end, of_the_worker_under_load_costs_only_jobs_that_were_in_place_or_under_s
 Test(end, of_a_day_leaves_the_front_small)
 {
     const struct product_case p = {
-        .input = DTYPE_FP32, .m = 600, .n = 500, .k = 400, .batch = 1, .alpha = 1};
+        .input = DTYPE_FP32, .m = 300, .n = 200, .k = 100, .batch = 1, .alpha = 1};
 
     product_check(watcher, &p);
     for (int i = 0; i < 200; i++)

@@ -321,7 +321,7 @@ static unsigned long setting(const char *name, unsigned long otherwise)
 
 Test(storm, is_weathered, .timeout = 280)
 {
-    const time_t end = time(NULL) + (time_t)setting("GEMMD_STORM_SECONDS", 15);
+    const time_t end = time(NULL) + (time_t)setting("GEMMD_STORM_SECONDS", 10);
     unsigned burst = (unsigned)setting("GEMMD_STORM_SEED", 1), descriptors;
     gemmd *watcher;
 
