@@ -1,18 +1,14 @@
 /*
  * The wire against a real daemon: what a bad message costs, and whom.
  */
-#include "../../proto/reply.h"
-#include "../support/daemon.h"
+#include "../support/process.h"
+#include "../support/raw.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 static struct test_daemon daemon_;
@@ -29,92 +25,9 @@ static void stop(void)
 
 TestSuite(protocol, .init = start, .fini = stop, .timeout = 120);
 
-static int raw_connect(void)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    (void)strcpy(address.sun_path, daemon_.socket);
-    cr_assert_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    return fd;
-}
-
-static void raw_send(int fd, const void *bytes, size_t size)
-{
-    cr_assert_eq(send(fd, bytes, size, MSG_NOSIGNAL), (ssize_t)size);
-}
-
-static bool read_all(int fd, void *bytes, size_t size)
-{
-    size_t done = 0;
-
-    while (done < size) {
-        ssize_t n = read(fd, (char *)bytes + done, size - done);
-
-        if (n <= 0)
-            return false;
-        done += (size_t)n;
-    }
-    return true;
-}
-
-/* One reply's fault; false at the end of the connection. */
-static bool raw_receive(int fd, uint32_t *ret_id, struct fault *ret_fault)
-{
-    uint8_t header[FRAME_HEADER_SIZE];
-    struct frame_header frame;
-    struct reply reply;
-    uint8_t *payload;
-
-    if (!read_all(fd, header, sizeof(header)))
-        return false;
-    cr_assert_eq(frame_decode(header, FRAME_LENGTH_MAX, &frame), 0);
-    payload = malloc(frame.length);
-    cr_assert(read_all(fd, payload, frame.length));
-    cr_assert_eq(reply_decode(payload, frame.length, &reply), 0);
-    *ret_id = reply.id;
-    *ret_fault = reply.fault;
-    free(payload);
-    return true;
-}
-
-static void send_request(int fd, const struct request *request)
-{
-    cleanup(message_deinit) struct message message = MESSAGE_NULL;
-
-    cr_assert_eq(request_encode(request, 0, &message), 0);
-    raw_send(fd, message.bytes, message.size);
-}
-
-static void expect(int fd, uint32_t id, enum status status)
-{
-    struct fault fault;
-    uint32_t got;
-
-    cr_assert(raw_receive(fd, &got, &fault), "the connection ended");
-    cr_expect_eq(got, id);
-    cr_expect_eq(fault.status, status, "%s: %s", status_name(fault.status), fault.message);
-}
-
-static bool is_closed(int fd)
-{
-    struct fault fault;
-    uint32_t id;
-
-    while (raw_receive(fd, &id, &fault))
-        ;
-    return true;
-}
-
 static int greeted(void)
 {
-    const struct request hello = {
-        .id = 1, .method = METHOD_HELLO, .body.hello = {.version = PROTOCOL_VERSION}};
-    int fd = raw_connect();
-
-    send_request(fd, &hello);
-    expect(fd, 1, STATUS_OK);
-    return fd;
+    return raw_greeted(&daemon_);
 }
 
 /* The daemon is well and serves others. */
@@ -139,12 +52,12 @@ Test(protocol, wants_hello_first_and_goes_on)
     const struct request status = {.id = 5, .method = METHOD_STATUS};
     const struct request hello = {
         .id = 6, .method = METHOD_HELLO, .body.hello = {.version = PROTOCOL_VERSION}};
-    int fd = raw_connect();
+    int fd = raw_connect(&daemon_);
 
-    send_request(fd, &status);
-    expect(fd, 5, STATUS_PROTOCOL);
-    send_request(fd, &hello);
-    expect(fd, 6, STATUS_OK);
+    cr_assert(raw_request(fd, &status, -1));
+    raw_expect(fd, 5, STATUS_PROTOCOL);
+    cr_assert(raw_request(fd, &hello, -1));
+    raw_expect(fd, 6, STATUS_OK);
     (void)close(fd);
 }
 
@@ -158,18 +71,18 @@ Test(protocol, lives_on_after_bad_requests)
     for (int i = 0; i < OPERAND_COUNT; i++)
         request.body.gemm.problem.operand[i] =
             (struct problem_operand){.ld = PROBLEM_DEFAULT, .stride = PROBLEM_DEFAULT};
-    send_request(fd, &request); /* a is missing */
-    expect(fd, 9, STATUS_INVALID_ARGUMENT);
+    cr_assert(raw_request(fd, &request, -1)); /* a is missing */
+    raw_expect(fd, 9, STATUS_INVALID_ARGUMENT);
     request.body.gemm.operand[OPERAND_A] =
         (struct request_operand){.kind = OPERAND_BUFFER, .buffer = 77};
     request.body.gemm.operand[OPERAND_B] = request.body.gemm.operand[OPERAND_A];
-    send_request(fd, &request);
-    expect(fd, 9, STATUS_NOT_FOUND);
+    cr_assert(raw_request(fd, &request, -1));
+    raw_expect(fd, 9, STATUS_NOT_FOUND);
     request.body.gemm.problem.operand[OPERAND_A].ld = 2;
-    send_request(fd, &request);
-    expect(fd, 9, STATUS_INVALID_ARGUMENT);
-    send_request(fd, &(struct request){.id = 10, .method = METHOD_STATUS});
-    expect(fd, 10, STATUS_OK);
+    cr_assert(raw_request(fd, &request, -1));
+    raw_expect(fd, 9, STATUS_INVALID_ARGUMENT);
+    cr_assert(raw_request(fd, &(struct request){.id = 10, .method = METHOD_STATUS}, -1));
+    raw_expect(fd, 10, STATUS_OK);
     (void)close(fd);
 }
 
@@ -191,12 +104,12 @@ Test(protocol, malformed_bytes_close_their_connection_only)
     for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
         int fd = greeted();
 
-        raw_send(fd, wrong[i].bytes, wrong[i].size);
-        cr_expect(is_closed(fd), "case %zu", i);
+        cr_assert(raw_send(fd, wrong[i].bytes, wrong[i].size, -1));
+        cr_expect(raw_ends(fd, 10), "case %zu", i);
         (void)close(fd);
     }
-    send_request(bystander, &(struct request){.id = 3, .method = METHOD_STATUS});
-    expect(bystander, 3, STATUS_OK);
+    cr_assert(raw_request(bystander, &(struct request){.id = 3, .method = METHOD_STATUS}, -1));
+    raw_expect(bystander, 3, STATUS_OK);
     (void)close(bystander);
     expect_served();
 }
@@ -209,8 +122,8 @@ Test(protocol, accepts_a_frame_byte_by_byte)
 
     cr_assert_eq(request_encode(&request, 0, &message), 0);
     for (size_t i = 0; i < message.size; i++)
-        raw_send(fd, message.bytes + i, 1);
-    expect(fd, 4, STATUS_OK);
+        cr_assert(raw_send(fd, message.bytes + i, 1, -1));
+    raw_expect(fd, 4, STATUS_OK);
     (void)close(fd);
 }
 
@@ -234,21 +147,8 @@ Test(protocol, refuses_descriptors_that_a_method_does_not_take)
     rights->cmsg_len = CMSG_LEN(sizeof(int));
     (void)memcpy(CMSG_DATA(rights), &extra, sizeof(int));
     cr_assert_gt(sendmsg(fd, &header, MSG_NOSIGNAL), 0);
-    expect(fd, 4, STATUS_INVALID_ARGUMENT);
+    raw_expect(fd, 4, STATUS_INVALID_ARGUMENT);
     (void)close(fd);
-}
-
-static unsigned open_descriptors(void)
-{
-    char command[96];
-    unsigned count = 0;
-    FILE *pipe;
-
-    (void)snprintf(command, sizeof(command), "ls /proc/%d/fd | wc -l", (int)daemon_.pid);
-    pipe = popen(command, "r");
-    cr_assert_eq(fscanf(pipe, "%u", &count), 1);
-    (void)pclose(pipe);
-    return count;
 }
 
 Test(protocol, clients_that_die_at_any_byte_leave_nothing_behind)
@@ -261,18 +161,18 @@ Test(protocol, clients_that_die_at_any_byte_leave_nothing_behind)
     unsigned before;
 
     expect_served(); /* the staging chunk that is kept */
-    before = open_descriptors();
+    before = process_descriptors(daemon_.pid);
     cr_assert_eq(request_encode(&request, 0, &message), 0);
     for (size_t cut = 1; cut <= message.size; cut++) {
         int fd = greeted();
 
-        raw_send(fd, message.bytes, cut);
+        cr_assert(raw_send(fd, message.bytes, cut, -1));
         (void)close(fd);
     }
     while (test_status_number(watcher, NULL, "clients") > 1 ||
            test_status_number(watcher, "buffers", "count") > 0)
         ; /* each look is a turn of the daemon's loop */
-    cr_expect_leq(open_descriptors(), before);
+    cr_expect_leq(process_descriptors(daemon_.pid), before);
     cr_expect_eq(test_status_number(watcher, "buffers", "device_bytes"), 0);
     gemmd_close(watcher);
 }
