@@ -35,16 +35,38 @@ DEVICE u64 tiles(const gemmd_job &job, const extent &size)
     return size.tiles_m * size.tiles_n * (u64)job.batch;
 }
 
+/* a / b. What the compiler makes of a 64-bit division is a hundred instructions and many registers,
+ * where 32 bits nearly always suffice: the other way is slow, but short. */
+DEVICE u64 quotient(u64 a, u64 b)
+{
+    u64 result = 0, rest = 0;
+
+    if ((a | b) >> 32 == 0)
+        return (u32)a / (u32)b;
+#pragma unroll 1
+    for (int bit = 63; bit >= 0; bit--) {
+        bool fits;
+
+        rest = rest << 1 | (a >> bit & 1);
+        fits = rest >= b;
+        rest -= fits ? b : 0;
+        result = result << 1 | fits;
+    }
+    return result;
+}
+
 DEVICE place place_of(const extent &size, u64 tile)
 {
     u64 per_item = size.tiles_m * size.tiles_n;
-    u64 item = tile / per_item, in_item = tile - item * per_item;
-    u64 per_band = band * size.tiles_n;
-    u64 first_row = in_item / per_band * band;
-    u64 in_band = in_item - first_row * size.tiles_n;
-    u64 rows_left = size.tiles_m - first_row;
-    u64 rows = rows_left < band ? rows_left : band; /* the last band is lower */
-    u64 col = in_band / rows, row = first_row + (in_band - col * rows);
+    u64 item = quotient(tile, per_item);
+    /* From here on 32 bits: an item of 2^32 tiles has no less than 512 GiB of D. */
+    u32 in_item = (u32)(tile - item * per_item);
+    u32 tiles_m = (u32)size.tiles_m, tiles_n = (u32)size.tiles_n;
+    u32 height = tiles_m < band ? tiles_m : band;
+    u32 first_row = in_item / (height * tiles_n) * height;
+    u32 in_band = in_item - first_row * tiles_n;
+    u32 rows = tiles_m - first_row < height ? tiles_m - first_row : height; /* the last is lower */
+    u32 col = in_band / rows, row = first_row + (in_band - col * rows);
 
     return {(i64)item, (i64)row * cfg::tile_m, (i64)col * cfg::tile_n};
 }
