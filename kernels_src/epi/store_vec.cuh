@@ -90,6 +90,7 @@ gmem_from_slab_element(const window &to, const epilogue &op, int row, int col, s
 }
 
 constexpr int out_chunk = 16 / cfg::output_size;
+constexpr int part = cfg::copies_elements ? 1 : out_chunk; /* what a lane takes at once */
 
 /* Elements of 16 bytes, as the memory has them. */
 union out_chunk_bits {
@@ -113,47 +114,41 @@ DEVICE void gmem_from_slab_chunk(
     st_global_v4_u32(element_address(to.g_d, to.ldd, row, col), r.words);
 }
 
-/* Rows start on 16 bytes: whole chunks, and single elements where the matrix ends inside one. */
-template <typename WARP>
+/* One row of a slab from `col` on: a chunk, or single elements where rows start anywhere or the
+ * matrix ends inside the chunk. */
 DEVICE void
-gmem_from_slab_chunks(const window &to, const epilogue &op, u32 s_slab, int slab, int lane)
+gmem_from_slab_part(const window &to, const epilogue &op, u32 s_slab_row, int row, int col)
 {
-    constexpr int row_chunks = cfg::warp_n / out_chunk;
-
-#pragma unroll 1
-    for (int i = lane; i < smem::slab_rows * row_chunks; i += 32) {
-        int slab_row = i / row_chunks, col = i % row_chunks * out_chunk;
-        int row = WARP::slab_row(slab, slab_row);
+    if (!cfg::copies_elements && col + part <= to.cols) {
         scalar r_accum[out_chunk];
 
-        if (row >= to.rows || col >= to.cols)
-            continue;
-        regs_from_slab(r_accum, slab_address(s_slab, slab_row, col));
-        if (col + out_chunk <= to.cols) {
-            gmem_from_slab_chunk(to, op, row, col, r_accum);
-            continue;
+        regs_from_slab(r_accum, s_slab_row + col * cfg::accumulator_size);
+        gmem_from_slab_chunk(to, op, row, col, r_accum);
+    } else {
+        int end = min_of(col + part, to.cols);
+
+#pragma unroll 1
+        for (; col < end; col++) {
+            scalar r_accum[1];
+
+            regs_from_slab(r_accum, s_slab_row + col * cfg::accumulator_size);
+            gmem_from_slab_element(to, op, row, col, r_accum[0]);
         }
-#pragma unroll
-        for (int e = 0; e < out_chunk; e++)
-            if (col + e < to.cols)
-                gmem_from_slab_element(to, op, row, col + e, r_accum[e]);
     }
 }
 
 template <typename WARP>
-DEVICE void
-gmem_from_slab_elements(const window &to, const epilogue &op, u32 s_slab, int slab, int lane)
+DEVICE void gmem_from_slab(const window &to, const epilogue &op, u32 s_slab, int slab, int lane)
 {
-#pragma unroll 1
-    for (int i = lane; i < smem::slab_rows * cfg::warp_n; i += 32) {
-        int slab_row = i / cfg::warp_n, col = i % cfg::warp_n;
-        int row = WARP::slab_row(slab, slab_row);
-        scalar r_accum[1];
+    constexpr int row_parts = cfg::warp_n / part;
 
-        if (row >= to.rows || col >= to.cols)
-            continue;
-        regs_from_slab(r_accum, slab_address(s_slab, slab_row, col));
-        gmem_from_slab_element(to, op, row, col, r_accum[0]);
+#pragma unroll 1
+    for (int i = 0; i < smem::slab_rows * row_parts / 32; i++) {
+        int slab_row = (i * 32 + lane) / row_parts, col = (i * 32 + lane) % row_parts * part;
+        int row = WARP::slab_row(slab, slab_row);
+
+        if (row < to.rows && col < to.cols)
+            gmem_from_slab_part(to, op, slab_address(s_slab, slab_row, 0), row, col);
     }
 }
 
@@ -161,14 +156,16 @@ template <typename WARP>
 DEVICE void
 gmem_from_accum(const window &to, const epilogue &op, const WARP &warp, u32 s_slab, int lane)
 {
-#pragma unroll
+#pragma unroll 1
     for (int slab = 0; slab < WARP::slabs; slab++) {
-        warp.smem_from_accum(s_slab, slab);
+        /* Accumulators are registers and cannot be indexed: each slab has its own way to shared
+         * memory, but all have the long way from there in common. */
+#pragma unroll
+        for (int i = 0; i < WARP::slabs; i++)
+            if (i == slab)
+                warp.smem_from_accum(s_slab, i);
         bar_warp_sync(0xffffffffu);
-        if constexpr (cfg::copies_elements)
-            gmem_from_slab_elements<WARP>(to, op, s_slab, slab, lane);
-        else
-            gmem_from_slab_chunks<WARP>(to, op, s_slab, slab, lane);
+        gmem_from_slab<WARP>(to, op, s_slab, slab, lane);
         bar_warp_sync(0xffffffffu); /* before the next slab overwrites this one */
     }
 }
