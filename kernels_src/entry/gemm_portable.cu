@@ -31,8 +31,9 @@ DEVICE void accum_from_gmem(warp_type &warp,
     u64 g_b = job.b + (u64)(at.item * job.stride_b * cfg::input_size);
     operand<tile_a> a(g_a, job.lda, at.row, job.m, me.thread);
     operand<tile_b> b(g_b, job.ldb, at.col, job.n, me.thread);
+    i64 k = job.alpha != 0 ? job.k : 0; /* without K tiles nothing of A and B is read */
 
-    pipeline(a, b, me.s_ring, job.k).run(warp, job.k);
+    pipeline(a, b, me.s_ring, k).run(warp, k);
 }
 
 /* The warp tile's window in D and C. */
@@ -55,8 +56,7 @@ DEVICE void compute_tile(const gemmd_job &job, const raster::place &at, const ct
     warp_type warp(me.warp, me.lane);
 
     warp.clear();
-    if (job.k > 0 && job.alpha != 0)
-        accum_from_gmem(warp, job, at, me);
+    accum_from_gmem(warp, job, at, me);
     gmem_from_accum(window_of(warp, job, at), epilogue(job), warp,
                     smem::slab_of_warp(me.s_ring, me.warp), me.lane);
     bar_sync_0(); /* slabs are read before the next tile fills the ring */

@@ -7,12 +7,9 @@
 #include "load/operand.cuh"
 #include "ptx/cp_async.cuh"
 
-/* fp64 accumulators leave no registers for the addresses of several chunks at once. */
-constexpr int copies_at_once = cfg::unit == cfg::unit_mma_64 ? 1 : 16;
-
 template <typename TILE> DEVICE void smem_from_gmem(u32 s_tile, operand<TILE> &from, int k_left)
 {
-#pragma unroll copies_at_once
+#pragma unroll
     for (int i = 0; i < operand<TILE>::chunks; i++)
         cp_async_cg_16(s_tile + from.destination(i), from.source(i),
                        (u32)(from.elements(i, k_left) * cfg::input_size));

@@ -46,7 +46,7 @@ template <typename TILE> struct operand {
 
     DEVICE u32 destination(int i) const
     {
-        return TILE::offset(row + i * row_step, chunk);
+        return TILE::offset(row, i * row_step, chunk);
     }
 
     /* Elements of chunk i that exist, 0 to chunk_elements; k_left counts from the K tile's first.

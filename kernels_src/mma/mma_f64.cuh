@@ -6,18 +6,21 @@
 #include "mma/warp_tile.cuh"
 #include "ptx/mma_sync.cuh"
 
-/* Element of lane (g, t) in 8 indices from `first`, four k of slice `slice`. */
-template <typename TILE> DEVICE double element_f64(u32 s_tile, int first, int slice, int g, int t)
+/* Element of lane (g, t) in 8 indices from origin + further, four k of slice `slice`. */
+template <typename TILE>
+DEVICE double element_f64(u32 s_tile, int origin, int further, int slice, int g, int t)
 {
-    int row = TILE::is_k_major ? first + g : slice * 4 + t;
-    int col = TILE::is_k_major ? slice * 4 + t : first + g;
+    int row = TILE::is_k_major ? origin + g : t;
+    int further_row = TILE::is_k_major ? further : slice * 4;
+    int col = TILE::is_k_major ? slice * 4 + t : origin + further + g;
 
-    return ld_shared_f64(s_tile + TILE::offset(row, col / chunk_elements) +
+    return ld_shared_f64(s_tile + TILE::offset(row, further_row, col / chunk_elements) +
                          col % chunk_elements * 8);
 }
 
 template <int M, int N> struct warp_tile<cfg::unit_mma_64, M, N> {
     static constexpr int slices = cfg::tile_k / 4;
+    static constexpr int slices_at_once = slices;
     static constexpr int slabs = M / smem::slab_rows;
 
     static_assert(slices % 2 == 0, "fragments alternate between two sets of registers");
@@ -49,10 +52,10 @@ template <int M, int N> struct warp_tile<cfg::unit_mma_64, M, N> {
 
 #pragma unroll
         for (int i = 0; i < M / 8; i++)
-            r.a[i] = element_f64<tile_a>(slot.s_a, origin_m + i * 8, slice, g, t);
+            r.a[i] = element_f64<tile_a>(slot.s_a, origin_m, i * 8, slice, g, t);
 #pragma unroll
         for (int j = 0; j < N / 8; j++)
-            r.b[j] = element_f64<tile_b>(slot.s_b, origin_n + j * 8, slice, g, t);
+            r.b[j] = element_f64<tile_b>(slot.s_b, origin_n, j * 8, slice, g, t);
     }
 
     DEVICE void accum_from_regs(const fragment &r)

@@ -2,9 +2,10 @@
  * mma.sync m16n8 with 16-bit and 8-bit operands.
  *
  * Both have fragments of 32 bytes along K (16 or 32 elements) with the same layout in bytes, so one
- * struct serves both. A slice of 16 indices of an operand is one ldmatrix.x4: matrices (rows 0-7,
- * k low), (rows 8-15, k low), (0-7, high), (8-15, high): for A the registers of one fragment in
- * order, for B those of two n8 fragments, {0, 2} and {1, 3}.
+ * struct serves both. A slice of 16 indices of an operand is one ldmatrix.x4. Its four matrices for
+ * A are (rows 0-7, k low), (rows 8-15, k low), (0-7, high), (8-15, high), the registers of one
+ * fragment; for B (0-7, low), (0-7, high), (8-15, low), (8-15, high), two n8 fragments: the two
+ * registers of each are neighbours, as the instruction has them, or every product would copy them.
  *
  * Span-major operands: 16-bit ones through ldmatrix.trans. There is no 8-bit form of it, so int8
  * reads 4x4 bytes as words of four rows and transposes them by byte permutes; a lane then holds
@@ -20,21 +21,28 @@
 /* Registers of 16 indices along m or n, one K slice. */
 typedef u32 fragment_16[4];
 
-template <typename TILE, int COUNT>
+/* Of which operand: the order of the registers, see above. */
+enum fragment_order {
+    fragment_a,
+    fragment_b,
+};
+
+template <typename TILE, fragment_order ORDER, int COUNT>
 DEVICE void
 fragments_by_ldmatrix(fragment_16 (&r)[COUNT], u32 s_tile, int origin, int slice, int lane)
 {
-    int low = lane & 7, second = lane >> 3 & 1, fourth = lane >> 4;
+    int matrix = lane >> 3, low = lane & 7;
+    int is_upper = ORDER == fragment_a ? matrix & 1 : matrix >> 1; /* 8 of the 16 indices */
+    int is_high = ORDER == fragment_a ? matrix >> 1 : matrix & 1;  /* half of K */
 
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-        int first = origin + i * 16;
-
         if constexpr (TILE::is_k_major)
-            ldmatrix_x4(r[i], s_tile + TILE::offset(first + second * 8 + low, slice * 2 + fourth));
+            ldmatrix_x4(r[i], s_tile + TILE::offset(origin + is_upper * 8 + low, i * 16,
+                                                    slice * 2 + is_high));
         else
-            ldmatrix_x4_trans(
-                r[i], s_tile + TILE::offset(slice * 16 + fourth * 8 + low, first / 8 + second));
+            ldmatrix_x4_trans(r[i], s_tile + TILE::offset(is_high * 8 + low, slice * 16,
+                                                          (origin + i * 16) / 8 + is_upper));
     }
 }
 
@@ -50,7 +58,7 @@ DEVICE void transpose_4x4_bytes(u32 (&r)[4])
     r[3] = prmt(high01, high23, 0x7632);
 }
 
-template <typename TILE, int COUNT>
+template <typename TILE, fragment_order ORDER, int COUNT>
 DEVICE void fragments_by_bytes(fragment_16 (&r)[COUNT], u32 s_tile, int origin, int slice, int lane)
 {
     int g = lane >> 2, t = lane & 3;
@@ -65,17 +73,19 @@ DEVICE void fragments_by_bytes(fragment_16 (&r)[COUNT], u32 s_tile, int origin, 
 #pragma unroll
             for (int i = 0; i < 4; i++)
                 words[i] = ld_shared_u32(
-                    s_tile + TILE::offset(slice * 32 + half * 16 + t * 4 + i, byte / chunk_size) +
+                    s_tile + TILE::offset(t * 4 + i, slice * 32 + half * 16, byte / chunk_size) +
                     byte % chunk_size);
             transpose_4x4_bytes(words);
 #pragma unroll
             for (int j = 0; j < 4; j++)
-                r[group * 2 + j / 2][half * 2 + j % 2] = words[j];
+                r[group * 2 + j / 2][ORDER == fragment_a ? half * 2 + j % 2 : j % 2 * 2 + half] =
+                    words[j];
         }
 }
 
 template <int UNIT, int M, int N> struct warp_tile_mma {
     static constexpr int slices = cfg::tile_k * cfg::input_size / 32;
+    static constexpr int slices_at_once = slices;
     static constexpr int slabs = M / smem::slab_rows;
     static constexpr bool is_byte = UNIT == cfg::unit_mma_8;
     static constexpr bool permutes_rows = is_byte && !tile_a::is_k_major;
@@ -110,13 +120,13 @@ template <int UNIT, int M, int N> struct warp_tile_mma {
     DEVICE void regs_from_smem(fragment &r, const warp_slot &slot, int slice) const
     {
         if constexpr (permutes_rows)
-            fragments_by_bytes<tile_a>(r.a, slot.s_a, origin_m, slice, lane);
+            fragments_by_bytes<tile_a, fragment_a>(r.a, slot.s_a, origin_m, slice, lane);
         else
-            fragments_by_ldmatrix<tile_a>(r.a, slot.s_a, origin_m, slice, lane);
+            fragments_by_ldmatrix<tile_a, fragment_a>(r.a, slot.s_a, origin_m, slice, lane);
         if constexpr (permutes_cols)
-            fragments_by_bytes<tile_b>(r.b, slot.s_b, origin_n, slice, lane);
+            fragments_by_bytes<tile_b, fragment_b>(r.b, slot.s_b, origin_n, slice, lane);
         else
-            fragments_by_ldmatrix<tile_b>(r.b, slot.s_b, origin_n, slice, lane);
+            fragments_by_ldmatrix<tile_b, fragment_b>(r.b, slot.s_b, origin_n, slice, lane);
     }
 
     template <typename T>
@@ -136,7 +146,7 @@ template <int UNIT, int M, int N> struct warp_tile_mma {
         for (int i = 0; i < M / 16; i++)
 #pragma unroll
             for (int j = 0; j < N / 8; j++)
-                multiply(accum[i][j], r.a[i], r.b[j / 2][j % 2], r.b[j / 2][j % 2 + 2]);
+                multiply(accum[i][j], r.a[i], r.b[j / 2][j % 2 * 2], r.b[j / 2][j % 2 * 2 + 1]);
     }
 
     /* Index that place `at` of 8-block `block` has in the warp tile. */

@@ -23,14 +23,13 @@ simt_fragment(float (&r)[COUNT][4], u32 s_tile, int origin, int slice, int lanes
 {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
-        int first = origin + simt_index<TILE>(lanes, at, TILE::is_k_major ? i : i / 4 * 4);
-
         if constexpr (TILE::is_k_major) {
-            ld_shared_v4_f32(r[i], s_tile + TILE::offset(first, slice));
+            ld_shared_v4_f32(r[i], s_tile + TILE::offset(origin + at, i * lanes, slice));
         } else {
+            int first = origin + simt_index<TILE>(lanes, at, i / 4 * 4);
             float values[4];
 
-            ld_shared_v4_f32(values, s_tile + TILE::offset(slice * 4 + i % 4, first / 4));
+            ld_shared_v4_f32(values, s_tile + TILE::offset(i % 4, slice * 4, first / 4));
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 r[i / 4 * 4 + e][i % 4] = values[e];
@@ -44,7 +43,11 @@ template <int M, int N> struct warp_tile<cfg::unit_simt, M, N> {
     static constexpr int lanes_m = 4, lanes_n = 8;
     static constexpr int rows = M / lanes_m, cols = N / lanes_n; /* of a lane */
 
+    /* 512 products: more of them in a row take longer to compile and are hardly faster. */
+    static constexpr int slices_at_once = 512 / (rows * cols * 4);
+
     static_assert(rows % 4 == 0 && cols % 4 == 0, "runs of four");
+    static_assert(slices % slices_at_once == 0 && slices_at_once % 2 == 0, "pairs");
 
     struct fragment {
         float a[rows][4], b[cols][4];

@@ -4,6 +4,7 @@
  *
  *   struct fragment              operands of one K slice in registers
  *   slices                       K slices of a K tile
+ *   slices_at_once               of them unrolled: all, unless that is too much to compile
  *   clear()                      accumulators to zero
  *   regs_from_smem(f, slot, s)   fragment f of slice s
  *   accum_from_regs(f)           multiply and add

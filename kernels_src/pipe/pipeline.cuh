@@ -18,8 +18,9 @@ DEVICE int next_slot(int slot)
     return slot + 1 == cfg::stages ? 0 : slot + 1;
 }
 
-/* cp.async: stages - 1 K tiles are in flight; each commit is one group, also when it is empty, so
- * that the count of groups stays the count of K tiles. */
+/* cp.async: stages - 1 K tiles are in flight. Each commit is one group, also past the end of K, so
+ * that the count of groups stays the count of K tiles; copies there only write zeros, which costs
+ * less than a branch that keeps them apart from the products. */
 template <typename WARP> struct async_pipeline {
     operand<tile_a> a;
     operand<tile_b> b;
@@ -35,13 +36,11 @@ template <typename WARP> struct async_pipeline {
 
     DEVICE void acquire_and_commit()
     {
-        if (k_left > 0) {
-            int k = extent_in(k_left, cfg::tile_k);
+        int k = extent_in(k_left, cfg::tile_k);
 
-            smem_from_gmem(smem::a_of_slot(s_ring, fill), a, k);
-            smem_from_gmem(smem::b_of_slot(s_ring, fill), b, k);
-            k_left -= cfg::tile_k;
-        }
+        smem_from_gmem(smem::a_of_slot(s_ring, fill), a, k);
+        smem_from_gmem(smem::b_of_slot(s_ring, fill), b, k);
+        k_left -= cfg::tile_k;
         cp_async_commit_group();
         fill = next_slot(fill);
     }
@@ -59,21 +58,30 @@ template <typename WARP> struct async_pipeline {
 
     /* Fragments are read one slice ahead, over the border of K tiles too: the barrier falls
      * between the last read of a slot and the last products from it. */
+    DEVICE void multiply(WARP &warp,
+                         const typename WARP::fragment &r,
+                         typename WARP::fragment &r_next,
+                         int slice)
+    {
+        bool is_last = slice + 1 == WARP::slices;
+
+        if (is_last) {
+            use = next_slot(use);
+            wait();
+        }
+        warp.regs_from_smem(r_next, slot(), is_last ? 0 : slice + 1);
+        if (slice == 0)
+            acquire_and_commit();
+        warp.accum_from_regs(r);
+    }
+
     DEVICE void step(WARP &warp, typename WARP::fragment (&r)[2])
     {
+#pragma unroll WARP::slices_at_once / 2
+        for (int pair = 0; pair < WARP::slices; pair += 2)
 #pragma unroll
-        for (int slice = 0; slice < WARP::slices; slice++) {
-            bool is_last = slice + 1 == WARP::slices;
-
-            if (is_last) {
-                use = next_slot(use);
-                wait();
-            }
-            warp.regs_from_smem(r[(slice + 1) % 2], slot(), is_last ? 0 : slice + 1);
-            if (slice == 0)
-                acquire_and_commit();
-            warp.accum_from_regs(r[slice % 2]);
-        }
+            for (int i = 0; i < 2; i++)
+                multiply(warp, r[i], r[1 - i], pair + i);
     }
 
     DEVICE void run(WARP &warp, i64 k)
@@ -86,7 +94,7 @@ template <typename WARP> struct async_pipeline {
         wait();
         warp.regs_from_smem(r[0], slot(), 0);
 #pragma unroll 1
-        for (i64 done = 0; done < k; done += cfg::tile_k)
+        while (k_left > -cfg::tile_k * (cfg::stages - 1))
             step(warp, r);
         /* The last look-ahead read a slot whose values nobody uses: it must still be over before a
          * slab lies there. */
@@ -129,7 +137,7 @@ template <typename WARP> struct element_pipeline {
     {
         warp_slot from = {smem::a_of_slot(s_ring, slot), smem::b_of_slot(s_ring, slot)};
 
-#pragma unroll
+#pragma unroll WARP::slices_at_once
         for (int slice = 0; slice < WARP::slices; slice++) {
             typename WARP::fragment r;
 

@@ -31,6 +31,10 @@ template <int SPAN, bool K_MAJOR> struct operand_tile {
     /* Rows that share one 128-byte line of banks, and the chunks an XOR may move within a row. */
     static constexpr int line_rows = max_of(1, 128 / row_size);
     static constexpr u32 key_mask = min_of(8, row_chunks) - 1;
+    /* Rows after which key() repeats itself. */
+    static constexpr int key_period = cfg::unit == cfg::unit_mma_64              ? 4
+                                      : cfg::unit == cfg::unit_mma_8 && !K_MAJOR ? 16
+                                                                                 : 8;
 
     static_assert((row_chunks & (row_chunks - 1)) == 0, "a row is a power of two of chunks");
 
@@ -48,6 +52,15 @@ template <int SPAN, bool K_MAJOR> struct operand_tile {
     DEVICE static u32 offset(u32 row, u32 chunk)
     {
         return row * row_size + ((chunk ^ key(row)) * chunk_size);
+    }
+
+    /* The same, `further` rows down. Where that is a constant, rows that differ by whole periods
+     * of the key share one address in a register; the compiler cannot know that they do. */
+    DEVICE static u32 offset(u32 row, int further, u32 chunk)
+    {
+        int whole = further / key_period * key_period;
+
+        return offset(row + (further - whole), chunk) + whole * row_size;
     }
 };
 
