@@ -15,6 +15,9 @@ void key_options_init(struct key_options *options, const struct config *config)
     (void)snprintf(options->architecture, sizeof(options->architecture), "--gpu-architecture=%s",
                    architecture);
     options->text[n++] = options->architecture;
+    (void)snprintf(options->optimization, sizeof(options->optimization), "--ptxas-options=-O%u",
+                   config_optimization(config));
+    options->text[n++] = options->optimization;
     options->text[n++] = "-std=c++17";
     options->text[n++] = "--ptxas-options=-v"; /* registers, shared memory and spills in the log */
     for (size_t i = 0; i < options->defines.count; i++)

@@ -23,6 +23,7 @@ struct key {
 struct key_options {
     struct config_defines defines;
     char architecture[CONFIG_DEFINE_MAX];
+    char optimization[CONFIG_DEFINE_MAX];
     size_t count;
     const char *text[KEY_OPTIONS_MAX];
 };

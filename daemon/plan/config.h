@@ -74,6 +74,8 @@ bool config_equal(const struct config *a, const struct config *b);
  * ("sm_90a") for a configuration. */
 const char *config_source(const struct config *config);
 const char *config_entry(const struct config *config);
+/* The level of ptxas's optimiser. */
+unsigned config_optimization(const struct config *config);
 const char *config_architecture(uint32_t arch); /* NULL when this version does not know it */
 /* 80 for a device of capability 8.0, ...: the newest known architecture that runs on the device;
  * 0 when none does. */

@@ -159,4 +159,5 @@ Test(config, names_compiler_source_and_entry)
     cr_assert_gt(config_list(80, configs), 0);
     cr_assert_str_eq(config_source(&configs[0]), "entry/gemm_portable.cu");
     cr_assert_str_eq(config_entry(&configs[0]), "gemm");
+    cr_assert_eq(config_optimization(&configs[0]), 2);
 }
