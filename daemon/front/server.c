@@ -67,6 +67,8 @@ static void worker_ready(struct worker_process *worker)
 
     if (worker->starts > 1)
         log_info("worker=%" PRId64 " state=ready starts=%" PRIu64, worker->pid, worker->starts);
+    if (worker->device.kind == LINK_DEVICE_CUDA)
+        compiler_warm(server->compiler);
     announce(server);
     list_for_each_safe(cursor, following, &server->sessions)
     {

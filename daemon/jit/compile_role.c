@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,8 @@
 #else
 #    define HAS_SHADOW_MEMORY 0
 #endif
+
+#define REHEARSAL_WAIT_MS 20 /* a busy front's way from our hello to its request */
 
 struct role {
     int socket;
@@ -172,6 +175,16 @@ static int answer(const struct role *role, const struct compile_request *request
     return send_message(role, COMPILE_RESULT, &result, sizeof(result), &compiled.cubin);
 }
 
+/* Started ahead of need (compiler_warm()), we use the time. A request we were started for comes at
+ * once after the hello. */
+static void rehearse(const struct role *role)
+{
+    struct pollfd socket = {.fd = role->socket, .events = POLLIN};
+
+    if (role->nvrtc && poll(&socket, 1, REHEARSAL_WAIT_MS) == 0)
+        nvrtc_rehearse(role->nvrtc);
+}
+
 static int serve(const struct role *role)
 {
     for (;;) {
@@ -289,7 +302,9 @@ int compile_main(int argc, char **argv)
         r = find_compiler(&role);
     if (!r)
         r = send_hello(&role);
-    if (!r)
+    if (!r) {
+        rehearse(&role);
         r = serve(&role);
+    }
     return r ? 1 : 0;
 }

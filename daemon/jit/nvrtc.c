@@ -291,6 +291,13 @@ take_cubin(struct nvrtc *nvrtc, struct nvrtc_program *program, struct nvrtc_resu
     return 0;
 }
 
+/* NVRTC got a disk cache of its own in 12.9. Ours is enough, and it writes to $HOME. */
+static bool has_disk_cache(const struct nvrtc *nvrtc)
+{
+    return nvrtc->identity.major > 12 ||
+           (nvrtc->identity.major == 12 && nvrtc->identity.minor >= 9);
+}
+
 static int run_compiler(struct nvrtc *nvrtc,
                         struct nvrtc_program *program,
                         const struct config *config,
@@ -304,8 +311,7 @@ static int run_compiler(struct nvrtc *nvrtc,
     key_options_init(&options, config);
     for (n = 0; n < options.count; n++)
         text[n] = options.text[n];
-    /* NVRTC got a disk cache of its own in 12.9. Ours is enough, and it writes to $HOME. */
-    if (nvrtc->identity.major > 12 || (nvrtc->identity.major == 12 && nvrtc->identity.minor >= 9))
+    if (has_disk_cache(nvrtc))
         text[n++] = "-no-cache";
     outcome = nvrtc->compile(program, (int)n, text);
     r = take_log(nvrtc, program, result);
@@ -337,6 +343,18 @@ static int compile_source(struct nvrtc *nvrtc,
     r = run_compiler(nvrtc, program, config, result);
     (void)nvrtc->destroy(&program);
     return r;
+}
+
+void nvrtc_rehearse(struct nvrtc *nvrtc)
+{
+    static const char *const options[] = {"--gpu-architecture=sm_80", "-no-cache"};
+    struct nvrtc_program *program = NULL;
+
+    if (nvrtc->create(&program, "__global__ void rehearsal() {}", "rehearsal.cu", 0, NULL, NULL) !=
+        NVRTC_SUCCESS)
+        return;
+    (void)nvrtc->compile(program, has_disk_cache(nvrtc) ? 2 : 1, options);
+    (void)nvrtc->destroy(&program);
 }
 
 static double seconds_now(void)

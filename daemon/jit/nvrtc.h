@@ -18,6 +18,10 @@ int nvrtc_new(struct nvrtc **ret_nvrtc, struct fault *ret_fault);
 struct nvrtc *nvrtc_free(struct nvrtc *nvrtc);
 void nvrtc_identity(const struct nvrtc *nvrtc, struct compiler_identity *ret_identity);
 
+/* Compiles the smallest kernel for nobody, so that the library's pages and tables are in memory when
+ * a real one comes. */
+void nvrtc_rehearse(struct nvrtc *nvrtc);
+
 struct nvrtc_result {
     struct cubin cubin; /* with registers, shared memory and spills as ptxas reported them */
     char *log;          /* owned; "" when there is nothing to say */
