@@ -89,18 +89,23 @@ static int task_prune(gemmd *connection)
     return (int)gemmd_cache_prune(connection, 0, &removed);
 }
 
+static int list(gemmd *connection, bool verify)
+{
+    char *json = NULL;
+    int status = (int)gemmd_cache_list_json(connection, verify, &json);
+
+    gemmd_free(json);
+    return status;
+}
+
 static int task_verify(gemmd *connection)
 {
-    char *json;
-
-    return (int)gemmd_cache_list_json(connection, true, &json);
+    return list(connection, true);
 }
 
 static int task_list(gemmd *connection)
 {
-    char *json;
-
-    return (int)gemmd_cache_list_json(connection, false, &json);
+    return list(connection, false);
 }
 
 Test(users, may_look_at_the_cache_and_not_empty_it)
