@@ -7,8 +7,9 @@
 #include "../../daemon/core/dtype.h"
 #include "../../daemon/core/std.h"
 
-#define EXIT_USAGE  2
-#define EXIT_ABSENT 4 /* what the command measures is not on this machine */
+#define EXIT_USAGE     2
+#define EXIT_NO_DAEMON 3
+#define EXIT_ABSENT    4 /* what the command measures is not on this machine */
 
 struct bench_command {
     const char *name;

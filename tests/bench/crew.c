@@ -16,7 +16,7 @@
 
 #define CREW_END        UINT32_MAX
 #define LOOK_SECONDS    0.05 /* between two looks at whether a member has died */
-#define END_SECONDS     10.0
+#define END_SECONDS     5.0
 #define ARGUMENTS_MAX   40
 #define PARENT_PATIENCE 60.0 /* beyond a round's own time */
 

@@ -10,6 +10,7 @@
  */
 #include <stdio.h>
 
+#include "ask.h"
 #include "crew.h"
 #include "work.h"
 
@@ -113,22 +114,6 @@ static int beside_flood(struct setting *s, const struct side sides[2])
     return 0;
 }
 
-static int facts(const char *socket)
-{
-    char name[96], driver[96];
-    gemmd *connection;
-    gemmd_error error;
-    if (gemmd_connect(socket, &connection, &error)) {
-        fprintf(stderr, "gemmd-bench: %s\n", error.message);
-        return 3;
-    }
-    work_status_text(connection, "device", "name", name);
-    work_status_text(connection, "device", "driver", driver);
-    gemmd_close(connection);
-    bench_print_facts(name, driver);
-    return 0;
-}
-
 int bench_fair(int argc, char **argv)
 {
     if (!bench_options_are_known(argc, argv, OPTIONS))
@@ -141,9 +126,12 @@ int bench_fair(int argc, char **argv)
                                   {bench_option(argc, argv, "--large", "4736x4736x4800"), "8"}};
     const struct side flood[2] = {{bench_option(argc, argv, "--single", "256x256x256"), "1"},
                                   {bench_option(argc, argv, "--flood", "8192x8192x8192"), "4"}};
-    int r = facts(s.socket);
+    gemmd *connection;
+    int r = ask_connect(s.socket, &connection);
     if (r)
         return r;
+    ask_print_facts(connection);
+    gemmd_close(connection);
     if (!s.has_two_uids)
         printf("# not root: both clients have one uid, within which jobs run in their order\n");
     int failed = backlogged(&s, apart);

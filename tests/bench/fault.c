@@ -8,7 +8,8 @@
 #include <stdio.h>
 
 #include "../../client/reference.h"
-#include "work.h"
+#include "ask.h"
+#include "shapes.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -128,7 +129,6 @@ static int expect(struct client *c, size_t variant)
 
 static int open_client(struct client *c, const char *socket, int64_t size, size_t number)
 {
-    gemmd_error error;
     c->size = size;
     c->count = (size_t)(size * size);
     c->host_a = malloc(c->count * 2);
@@ -137,10 +137,8 @@ static int open_client(struct client *c, const char *socket, int64_t size, size_
     c->result = malloc(c->count * 2);
     if (!c->host_a || !c->host_b || !c->expected || !c->result)
         return 1;
-    if (gemmd_connect(socket, &c->connection, &error)) {
-        fprintf(stderr, "gemmd-bench: %s\n", error.message);
+    if (ask_connect(socket, &c->connection))
         return 1;
-    }
     bench_fill(DTYPE_BF16, c->host_a, c->count, 2 * number + 1);
     bench_fill(DTYPE_BF16, c->host_b, c->count * VARIANTS, 2 * number + 2);
     if (gemmd_buffer_create(c->connection, GEMMD_DEVICE, c->count * 2, NULL, 0, &c->a) ||
@@ -199,7 +197,7 @@ static bool await_death(gemmd *connection, double deaths, double timeout)
 {
     double end = bench_now() + timeout;
     while (bench_now() < end) {
-        if (work_status_number(connection, NULL, "deaths") > deaths)
+        if (ask_number(connection, NULL, "deaths") > deaths)
             return true;
         (void)usleep(2000);
     }
@@ -213,8 +211,8 @@ static int strike(gemmd *connection,
                   struct figures *figures)
 {
     (void)usleep((useconds_t)(LOAD_SECONDS * 1e6));
-    pid_t worker = (pid_t)work_status_number(connection, "worker", "pid");
-    double deaths = work_status_number(connection, NULL, "deaths");
+    pid_t worker = (pid_t)ask_number(connection, "worker", "pid");
+    double deaths = ask_number(connection, NULL, "deaths");
     if (worker <= 0)
         return 1;
     begin(clients);
@@ -260,7 +258,7 @@ static int measure(gemmd *connection, struct client clients[CLIENTS], int argc, 
     int r = 0;
     for (size_t i = 0; i < repeats && !r; i++)
         r = strike(connection, clients, SIGKILL, timeout, &killed);
-    work_status_text(connection, "device", "kind", kind);
+    ask_text(connection, "device", "kind", kind);
     if (hangs > 0 && strcmp(kind, "cuda") != 0) {
         printf("# a CPU worker computes in its loop, so nobody watches its heart: none is hung\n");
         hangs = 0;
@@ -288,30 +286,24 @@ int bench_fault(int argc, char **argv)
 {
     static struct client clients[CLIENTS];
     atomic_bool is_over = false;
-    char name[96], driver[96];
     gemmd *connection;
-    gemmd_error error;
     if (!bench_options_are_known(argc, argv, OPTIONS))
         return EXIT_USAGE;
     const char *socket = bench_option(argc, argv, "--socket", NULL);
     int64_t size = MAX((int64_t)bench_option_number(argc, argv, "--size", 256), 1);
-    if (gemmd_connect(socket, &connection, &error)) {
-        fprintf(stderr, "gemmd-bench: %s\n", error.message);
-        return 3;
-    }
-    work_status_text(connection, "device", "name", name);
-    work_status_text(connection, "device", "driver", driver);
-    bench_print_facts(name, driver);
-
-    int r = 0;
+    int r = ask_connect(socket, &connection);
+    if (r)
+        return r;
+    ask_print_facts(connection);
     size_t started = 0;
     for (size_t i = 0; i < CLIENTS && !r; i++) {
         clients[i].is_over = &is_over;
         r = open_client(&clients[i], socket, size, i);
     }
-    for (; started < CLIENTS && !r; started++) {
+    while (started < CLIENTS && !r) {
         atomic_store(&clients[started].last_good, bench_now());
         r = pthread_create(&clients[started].thread, NULL, client_main, &clients[started]);
+        started += r == 0;
     }
     r = r ? r : measure(connection, clients, argc, argv);
     atomic_store(&is_over, true);

@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 
+#include "ask.h"
 #include "transfer.h"
 #include "work.h"
 
@@ -74,15 +75,6 @@ static void print(const struct work *work, struct figures *f, size_t rounds, con
            shape_flop(shape) / host * 1e-12);
 }
 
-static void facts(gemmd *connection, char uuid[96])
-{
-    char name[96], driver[96];
-    work_status_text(connection, "device", "name", name);
-    work_status_text(connection, "device", "driver", driver);
-    work_status_text(connection, "device", "uuid", uuid);
-    bench_print_facts(name, driver);
-}
-
 int bench_host(int argc, char **argv)
 {
     static struct work sides[2]; /* on host memory, on device memory */
@@ -109,8 +101,10 @@ int bench_host(int argc, char **argv)
     options.memory = GEMMD_DEVICE;
     options.sets = 1;
     r = r ? r : work_open(&sides[1], &options);
-    if (!r)
-        facts(sides[0].connection, uuid);
+    if (!r) {
+        ask_print_facts(sides[0].connection);
+        ask_text(sides[0].connection, "device", "uuid", uuid);
+    }
     r = r ? r : work_check(&sides[0]);
     size_t largest = sides[0].bytes[0] + sides[0].bytes[1] + sides[0].bytes[2];
     r = r ? r : transfer_open(&transfer, &sides[1], uuid, largest);

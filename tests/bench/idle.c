@@ -5,13 +5,13 @@
 #include <stdio.h>
 
 #include "../support/process.h"
+#include "ask.h"
 #include "power.h"
-#include "work.h"
 
-#define PROCESSES_MAX   64
-#define SETTLE_SECONDS  3.0 /* after the last product: spinning and parking have an end */
-#define CLIENTS         8
-#define SWITCHES_OPTION "socket seconds settle"
+#define PROCESSES_MAX  64
+#define SETTLE_SECONDS 3.0 /* after the last product: spinning and parking have an end */
+#define CLIENTS        8
+#define OPTIONS        "socket seconds settle"
 
 #include <time.h>
 #include <unistd.h>
@@ -86,24 +86,20 @@ static int64_t memory_of_clients(const char *socket, const char *uuid)
 int bench_idle(int argc, char **argv)
 {
     struct process processes[PROCESSES_MAX];
-    char name[96], driver[96], uuid[96];
+    char uuid[96];
     gemmd *connection;
-    gemmd_error error;
-    if (!bench_options_are_known(argc, argv, SWITCHES_OPTION))
+    if (!bench_options_are_known(argc, argv, OPTIONS))
         return EXIT_USAGE;
     const char *socket = bench_option(argc, argv, "--socket", NULL);
     double seconds = bench_option_number(argc, argv, "--seconds", 10);
-    if (gemmd_connect(socket, &connection, &error)) {
-        fprintf(stderr, "gemmd-bench: %s\n", error.message);
-        return 3;
-    }
-    int r = ask_once(connection);
-    work_status_text(connection, "device", "name", name);
-    work_status_text(connection, "device", "driver", driver);
-    work_status_text(connection, "device", "uuid", uuid);
-    pid_t front = (pid_t)work_status_number(connection, NULL, "pid");
-    pid_t worker = (pid_t)work_status_number(connection, "worker", "pid");
-    bench_print_facts(name, driver);
+    int r = ask_connect(socket, &connection);
+    if (r)
+        return r;
+    r = ask_once(connection);
+    ask_print_facts(connection);
+    ask_text(connection, "device", "uuid", uuid);
+    pid_t front = (pid_t)ask_number(connection, NULL, "pid");
+    pid_t worker = (pid_t)ask_number(connection, "worker", "pid");
     int64_t client_bytes = memory_of_clients(socket, uuid);
     gemmd_close(connection);
     if (r || front <= 0)

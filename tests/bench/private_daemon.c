@@ -18,7 +18,7 @@
 
 static bool find_binary(char path[PATH_MAX + 32])
 {
-    static const char *const places[] = {"/gemmd", "/../../daemon/gemmd"};
+    static const char *const places[] = {"/gemmd", "/../../daemon/gemmd", "/../../bin/gemmd"};
     char self[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
     if (length < 0)

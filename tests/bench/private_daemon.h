@@ -20,7 +20,8 @@ struct private_daemon {
         .pid = 0                                                                                   \
     }
 
-/* `binary` NULL: gemmd beside this program, else where a build has it. 0, or a line on stderr. */
+/* `binary` NULL: gemmd beside this program, else where a build or a bundle
+ * has it. 0, or a line on stderr. */
 int private_daemon_start(struct private_daemon *daemon, const char *binary, const char *device);
 /* Starts it again when it has ended; `ret_was_dead` says so. */
 int private_daemon_ensure(struct private_daemon *daemon, bool *ret_was_dead);

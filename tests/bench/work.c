@@ -1,6 +1,7 @@
 #include <stdio.h>
 
 #include "../../client/reference.h"
+#include "ask.h"
 #include "work.h"
 
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 
 #define CHECK_MULTIPLICATIONS ((uint64_t)1 << 27)
 #define L2_BYTES              ((size_t)60 << 20)
-#define SETS_MAX              ((size_t)64)
+#define SETS_MAX              ((size_t)256)
 
 size_t work_sets(const struct shape *shape, size_t processes)
 {
@@ -35,15 +36,12 @@ static int fill(struct work *work, int operand)
 
 int work_open(struct work *work, const struct work_options *options)
 {
-    gemmd_error error;
     *work = (struct work){.options = *options};
     shape_bytes(&options->shape, work->bytes);
     work->places[0] = work->places[1] = MAX(options->sets, 1u);
     work->places[2] = MAX(work->places[0], options->in_flight);
-    if (gemmd_connect(options->socket, &work->connection, &error)) {
-        fprintf(stderr, "gemmd-bench: %s\n", error.message);
+    if (ask_connect(options->socket, &work->connection))
         return 1;
-    }
     for (int i = 0; i < 3; i++) {
         work->host[i] = malloc(work->bytes[i]);
         if (!work->host[i] ||
@@ -127,41 +125,4 @@ struct flow_engine work_engine(struct work *work)
 {
     return (struct flow_engine){
         .context = work, .start = start, .finish = finish, .now = bench_now};
-}
-
-/* Enough of JSON for what the daemon writes: names are unique within their group. NULL: none. */
-static const char *value_in(const char *json, const char *group, const char *name)
-{
-    char key[64];
-    const char *at = json;
-    if (group) {
-        (void)snprintf(key, sizeof(key), "\"%s\":", group);
-        at = strstr(at, key);
-    }
-    (void)snprintf(key, sizeof(key), "\"%s\":", name);
-    at = at ? strstr(at, key) : NULL;
-    return at ? at + strlen(key) : NULL;
-}
-
-double work_status_number(gemmd *connection, const char *group, const char *name)
-{
-    char *json = NULL;
-    if (gemmd_status_json(connection, &json))
-        return -1;
-    const char *at = value_in(json, group, name);
-    double value = at ? strtod(at, NULL) : -1;
-    gemmd_free(json);
-    return value;
-}
-
-void work_status_text(gemmd *connection, const char *group, const char *name, char ret[96])
-{
-    char *json = NULL;
-    ret[0] = '\0';
-    if (gemmd_status_json(connection, &json))
-        return;
-    const char *at = value_in(json, group, name);
-    if (at)
-        (void)sscanf(at, " \"%95[^\"]", ret);
-    gemmd_free(json);
 }

@@ -37,10 +37,5 @@ gemmd_product work_product(const struct work *work, uint64_t number);
 int work_check(struct work *work);
 struct flow_engine work_engine(struct work *work);
 
-/* Places that together are three times an L2 of 60 MiB, shared by `processes`; at most 64. */
+/* Places that together are three times an L2 of 60 MiB, shared by `processes`; at most 256. */
 size_t work_sets(const struct shape *shape, size_t processes);
-
-/* From the daemon's status: a number ("worker", "pid"; group NULL: top level), or -1; a text, or
- * "". */
-double work_status_number(gemmd *connection, const char *group, const char *name);
-void work_status_text(gemmd *connection, const char *group, const char *name, char ret[96]);
