@@ -174,6 +174,9 @@ typedef struct gemmd_product {
     int64_t m, n, k, batch;
     double alpha, beta;
     gemmd_operand a, b, c, d;
+    double deadline_seconds; /* from the daemon's receipt: what has not started by then is not run
+                                and gets GEMMD_DEADLINE. 0: none */
+    int priority;            /* -1, 0, 1: among products of this uid */
 } gemmd_product;
 
 /* Every member is named: C++ compilers warn of those left out. */
@@ -187,7 +190,7 @@ typedef struct gemmd_product {
         .output = GEMMD_DTYPE_DEFAULT, .order = GEMMD_ROW_MAJOR, .trans_a = false,                 \
         .trans_b = false, .m = 0, .n = 0, .k = 0, .batch = 1, .alpha = 1.0, .beta = 0.0,           \
         .a = GEMMD_OPERAND_INIT, .b = GEMMD_OPERAND_INIT, .c = GEMMD_OPERAND_INIT,                 \
-        .d = GEMMD_OPERAND_INIT                                                                    \
+        .d = GEMMD_OPERAND_INIT, .deadline_seconds = 0, .priority = 0                              \
     }
 
 typedef struct gemmd_result {
@@ -215,6 +218,9 @@ GEMMD_API gemmd_status gemmd_wait(gemmd *connection,
                                   gemmd_result *ret);
 /* Whether gemmd_wait() would return at once. Reads what has arrived, never blocks. */
 GEMMD_API gemmd_status gemmd_poll(gemmd *connection, gemmd_job job, bool *ret_done);
+/* Ends a job that has not started: gemmd_wait() then gives GEMMD_CANCELLED. *ret_cancelled is false
+ * when it runs or is answered already; it is waited for in any case. */
+GEMMD_API gemmd_status gemmd_cancel(gemmd *connection, gemmd_job job, bool *ret_cancelled);
 /* Readable when answers may have arrived and while answered jobs wait to be taken: for poll and
  * epoll, then gemmd_poll(). Owned by the library; -1 when descriptors ran out. */
 GEMMD_API int gemmd_fd(gemmd *connection);

@@ -11,7 +11,8 @@
 
 #include "client_internal.h"
 
-#define STAGING_ALIGNMENT 256u /* of each operand: what every load of every kernel asks for */
+#define DEADLINE_SECONDS_MAX 1e9  /* a generation: its microseconds are counted exactly */
+#define STAGING_ALIGNMENT    256u /* of each operand: what every load of every kernel asks for */
 
 /* --- translation ----------------------------------------------------------------------------- */
 
@@ -42,14 +43,31 @@ static gemmd_status check_version(gemmd *connection, const gemmd_product *produc
                                "order is %d; GEMMD_ROW_MAJOR (0) and GEMMD_COLUMN_MAJOR (1) are "
                                "allowed",
                                (int)product->order);
+    if (!(product->deadline_seconds >= 0) || product->deadline_seconds > DEADLINE_SECONDS_MAX)
+        return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "deadline_seconds",
+                               "deadline_seconds is %g; allowed: 0 for none, up to %g",
+                               product->deadline_seconds, DEADLINE_SECONDS_MAX);
+    if (product->priority < -REQUEST_PRIORITY_MAX || product->priority > REQUEST_PRIORITY_MAX)
+        return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "priority",
+                               "priority is %d; allowed: -1, 0 and 1", product->priority);
     return GEMMD_OK;
+}
+
+/* A deadline that is there stays one, however short. */
+static uint64_t deadline_us(double seconds)
+{
+    return seconds > 0 ? MAX((uint64_t)(seconds * 1e6), 1u) : 0;
 }
 
 static void describe(const gemmd_product *product, struct request_gemm *ret_request)
 {
     struct problem *problem = &ret_request->problem;
 
-    *ret_request = (struct request_gemm){.column_major = product->order == GEMMD_COLUMN_MAJOR};
+    *ret_request = (struct request_gemm){
+        .column_major = product->order == GEMMD_COLUMN_MAJOR,
+        .deadline_us = deadline_us(product->deadline_seconds),
+        .priority = product->priority,
+    };
     *problem = (struct problem){
         .input = (enum dtype)product->input,
         .output = product->output == GEMMD_DTYPE_DEFAULT
@@ -347,125 +365,4 @@ gemmd_status gemmd_submit(gemmd *connection, const gemmd_product *product, gemmd
     if (status != GEMMD_OK)
         return status;
     return ship(connection, product, &request, ret_job);
-}
-
-/* --- results --------------------------------------------------------------------------------- */
-
-static gemmd_status
-deliver(gemmd *connection, const struct call *call, const struct reply_gemm *reply)
-{
-    const struct delivery *delivery = &call->delivery;
-    const uint8_t *from;
-
-    if (!delivery->to)
-        return GEMMD_OK;
-    if (call->block)
-        from = (const uint8_t *)call->block->buffer->data + delivery->offset;
-    else if (reply->data && reply->size == matrix_span(&delivery->wire))
-        from = reply->data;
-    else
-        return call_malformed(connection, call);
-    matrix_scatter(&delivery->caller, delivery->to, &delivery->wire, from);
-    return GEMMD_OK;
-}
-
-static void fill_result(const struct reply_gemm *reply, gemmd_result *ret)
-{
-    gemmd_result result = {
-        .size = MIN(ret->size, sizeof(result)),
-        .epoch = reply->epoch,
-        .queued_seconds = (double)reply->queued_ns / 1e9,
-        .device_seconds = (double)reply->device_ns / 1e9,
-        .compile_seconds = reply->compile_seconds,
-    };
-
-    static_assert(sizeof(result.configuration) == sizeof(reply->configuration), "same text fits");
-    memcpy(result.configuration, reply->configuration, sizeof(result.configuration));
-    memcpy(ret, &result, result.size);
-}
-
-static gemmd_status take(gemmd *connection, const struct call *call, gemmd_result *ret)
-{
-    struct reply_gemm reply;
-    gemmd_status status = call_check(connection, call, "");
-
-    if (status != GEMMD_OK)
-        return status;
-    if (reply_decode_gemm(&call->reply, &reply))
-        return call_malformed(connection, call);
-    status = deliver(connection, call, &reply);
-    if (status == GEMMD_OK && ret)
-        fill_result(&reply, ret);
-    return status;
-}
-
-/* The job, or the error that there is none. Answered jobs outlive a lost connection. */
-static gemmd_status find_job(gemmd *connection, gemmd_job job, struct call **ret_call)
-{
-    gemmd_status status = connection_check(connection);
-    struct call *call;
-
-    if (status != GEMMD_OK && status != GEMMD_DISCONNECTED)
-        return status;
-    call = call_find(connection, job);
-    if (call && call->is_job) {
-        *ret_call = call;
-        return GEMMD_OK;
-    }
-    return status != GEMMD_OK
-               ? status
-               : connection_fail(connection, GEMMD_NOT_FOUND, "job",
-                                 "job %llu is not under way on this connection (taken already?)",
-                                 (unsigned long long)job);
-}
-
-gemmd_status gemmd_wait(gemmd *connection, gemmd_job job, double timeout_seconds, gemmd_result *ret)
-{
-    struct call *call;
-    gemmd_status status = find_job(connection, job, &call);
-
-    if (status != GEMMD_OK)
-        return status;
-    if (timeout_seconds != timeout_seconds)
-        return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "timeout_seconds",
-                               "the timeout is not a number");
-    if (ret && ret->size < sizeof(ret->size))
-        return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "size",
-                               "the result's size is %zu; set it to sizeof(gemmd_result), %zu",
-                               ret->size, sizeof(gemmd_result));
-    status = call_await(connection, call, call_deadline(timeout_seconds));
-    if (status != GEMMD_OK)
-        return status;
-    status = take(connection, call, ret);
-    (void)call_free(connection, call);
-    return status;
-}
-
-gemmd_status gemmd_poll(gemmd *connection, gemmd_job job, bool *ret_done)
-{
-    struct call *call;
-    gemmd_status status = find_job(connection, job, &call);
-
-    if (status != GEMMD_OK)
-        return status;
-    if (!ret_done)
-        return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "ret_done",
-                               "there is no place for the answer: ret_done is NULL");
-    if (!call->is_done)
-        call_collect(connection);
-    *ret_done = call->is_done;
-    return GEMMD_OK;
-}
-
-gemmd_status gemmd_gemm(gemmd *connection, const gemmd_product *product, gemmd_result *ret)
-{
-    gemmd_job job;
-    gemmd_status status;
-
-    if (connection && ret && ret->size < sizeof(ret->size))
-        return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "size",
-                               "the result's size is %zu; set it to sizeof(gemmd_result), %zu",
-                               ret->size, sizeof(gemmd_result));
-    status = gemmd_submit(connection, product, &job);
-    return status == GEMMD_OK ? gemmd_wait(connection, job, -1, ret) : status;
 }

@@ -169,6 +169,35 @@ void fields_unsigned(struct fields *fields,
         *ret = object->via.u64;
 }
 
+static bool integer_as_signed(const msgpack_object *object, int64_t *ret)
+{
+    *ret = object->via.i64; /* of a positive one the same bits */
+    return object->type == MSGPACK_OBJECT_NEGATIVE_INTEGER ||
+           (object->type == MSGPACK_OBJECT_POSITIVE_INTEGER && object->via.u64 <= INT64_MAX);
+}
+
+void fields_signed(struct fields *fields,
+                   const char *name,
+                   enum presence presence,
+                   int64_t least,
+                   int64_t most,
+                   int64_t *ret)
+{
+    char allowed[ALLOWED_MAX];
+    const msgpack_object *object;
+    int64_t value;
+
+    (void)snprintf(allowed, sizeof(allowed), "an integer from %" PRId64 " to %" PRId64, least,
+                   most);
+    object = field_take(fields, name, presence, allowed);
+    if (object == NULL)
+        return;
+    if (!integer_as_signed(object, &value) || value < least || value > most)
+        fields_refuse(fields, name, object, allowed);
+    else
+        *ret = value;
+}
+
 static bool integer_as_real(const msgpack_object *object, double *ret)
 {
     if (object->type == MSGPACK_OBJECT_POSITIVE_INTEGER && object->via.u64 <= EXACT_MAX) {

@@ -45,6 +45,12 @@ void fields_unsigned(struct fields *fields,
                      enum presence presence,
                      struct field_range range,
                      uint64_t *ret);
+void fields_signed(struct fields *fields,
+                   const char *name,
+                   enum presence presence,
+                   int64_t least,
+                   int64_t most,
+                   int64_t *ret);
 void fields_real(struct fields *fields, const char *name, enum presence presence, double *ret);
 void fields_bool(struct fields *fields, const char *name, enum presence presence, bool *ret);
 /* Of `least` to `most` bytes, which may be anything, zeros included. */

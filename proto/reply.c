@@ -81,6 +81,15 @@ int reply_encode_gemm(uint32_t id, const struct reply_gemm *reply, struct messag
     return message_finish(ret_message, &pack, 0);
 }
 
+int reply_encode_cancel(uint32_t id, bool cancelled, struct message *ret_message)
+{
+    struct pack pack;
+
+    result_begin(&pack, ret_message, id);
+    pack_bool(&pack, "cancelled", cancelled);
+    return message_finish(ret_message, &pack, 0);
+}
+
 static const char *kind_name(enum buffer_kind kind)
 {
     return kind == BUFFER_DEVICE ? "device" : "host";
@@ -299,6 +308,24 @@ int reply_decode_gemm(const struct reply *reply, struct reply_gemm *ret)
     if (fields_are_refused(&fields))
         return REPLY_E_MALFORMED;
     *ret = gemm;
+    return 0;
+}
+
+int reply_decode_cancel(const struct reply *reply, bool *ret_cancelled)
+{
+    cleanup(msgpack_unpacked_destroy) msgpack_unpacked unpacked = {0};
+    struct fault bad;
+    struct fields fields = {.fault = &bad};
+    bool cancelled = false;
+    int r;
+
+    r = result_open(reply, &unpacked, &fields);
+    if (r != 0)
+        return r;
+    fields_bool(&fields, "cancelled", FIELD_REQUIRED, &cancelled);
+    if (fields_are_refused(&fields))
+        return REPLY_E_MALFORMED;
+    *ret_cancelled = cancelled;
     return 0;
 }
 

@@ -62,6 +62,7 @@ int reply_encode_fault(uint32_t id, const struct fault *fault, struct message *r
 int reply_encode_empty(uint32_t id, struct message *ret_message);
 int reply_encode_hello(uint32_t id, const struct reply_hello *reply, struct message *ret_message);
 int reply_encode_gemm(uint32_t id, const struct reply_gemm *reply, struct message *ret_message);
+int reply_encode_cancel(uint32_t id, bool cancelled, struct message *ret_message);
 int reply_encode_buffer(uint32_t id,
                         const struct reply_buffer *reply,
                         uint16_t n_fds,
@@ -83,6 +84,7 @@ enum {
 int reply_decode(const uint8_t *payload, size_t size, struct reply *ret_reply);
 int reply_decode_hello(const struct reply *reply, struct reply_hello *ret);
 int reply_decode_gemm(const struct reply *reply, struct reply_gemm *ret);
+int reply_decode_cancel(const struct reply *reply, bool *ret_cancelled);
 int reply_decode_buffer(const struct reply *reply, struct reply_buffer *ret);
 /* The result as JSON text (owned by the caller), for status, stats, explain, cache.*. */
 int reply_decode_json(const struct reply *reply, char **ret_json);

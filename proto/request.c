@@ -160,9 +160,15 @@ static void decode_gemm(struct fields *fields, struct request *request)
         "present unless alpha or k is 0",
         "present unless beta is 0",
     };
-    const struct request_gemm *gemm = &request->body.gemm;
+    struct request_gemm *gemm = &request->body.gemm;
+    int64_t priority = 0;
 
     decode_explain(fields, request);
+    fields_unsigned(fields, "deadline_us", FIELD_OPTIONAL,
+                    (struct field_range){1, REQUEST_DEADLINE_MAX}, &gemm->deadline_us);
+    fields_signed(fields, "priority", FIELD_OPTIONAL, -REQUEST_PRIORITY_MAX, REQUEST_PRIORITY_MAX,
+                  &priority);
+    gemm->priority = (int)priority;
     for (enum operand_role role = OPERAND_A; role < OPERAND_D; role++) {
         if (gemm->operand[role].kind == OPERAND_ABSENT && problem_reads(&gemm->problem, role))
             fields_refuse(fields, operand_name(role), NULL, allowed[role]);
@@ -285,6 +291,15 @@ static void decode_prewarm(struct fields *fields, struct request *request)
     request->body.cache.configuration_size = text.size;
 }
 
+static void decode_cancel(struct fields *fields, struct request *request)
+{
+    uint64_t id = 0;
+
+    fields_unsigned(fields, "request", FIELD_REQUIRED, (struct field_range){0, REPLY_ID_LAST - 1},
+                    &id);
+    request->body.cancel = (uint32_t)id;
+}
+
 static void decode_prune(struct fields *fields, struct request *request)
 {
     fields_unsigned(fields, "max_bytes", FIELD_REQUIRED, range_any, &request->body.cache.max_bytes);
@@ -302,6 +317,7 @@ static const struct {
 } methods[METHOD_COUNT] = {
     [METHOD_HELLO] = {"hello", decode_hello},
     [METHOD_GEMM] = {"gemm", decode_gemm},
+    [METHOD_CANCEL] = {"cancel", decode_cancel},
     [METHOD_BUFFER_CREATE] = {"buffer.create", decode_buffer_create},
     [METHOD_BUFFER_REGISTER] = {"buffer.register", decode_buffer_register},
     [METHOD_BUFFER_OPEN] = {"buffer.open", decode_buffer_open},
@@ -325,7 +341,7 @@ const char *method_name(enum method method)
 
 static void refuse_method(const msgpack_object *object, struct fault *fault)
 {
-    char given[64], known[256] = "";
+    char given[64], known[320] = "";
     size_t length = 0;
 
     object_describe(object, given, sizeof(given));

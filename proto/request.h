@@ -17,6 +17,7 @@
 enum method {
     METHOD_HELLO,           /* "hello": first message of a connection */
     METHOD_GEMM,            /* "gemm" */
+    METHOD_CANCEL,          /* "cancel": a request that has not started */
     METHOD_BUFFER_CREATE,   /* "buffer.create": device or host memory owned by the daemon */
     METHOD_BUFFER_REGISTER, /* "buffer.register": the client's memfd, as descriptor 0 */
     METHOD_BUFFER_OPEN,     /* "buffer.open": by name */
@@ -56,7 +57,12 @@ struct request_gemm {
     struct problem problem;
     bool column_major;
     struct request_operand operand[OPERAND_COUNT];
+    uint64_t deadline_us; /* from receipt; later it is not started. 0: any time */
+    int priority;         /* among the products of the peer's uid */
 };
+
+#define REQUEST_DEADLINE_MAX (UINT64_C(1) << 53) /* us: 285 years, and still countable in ns */
+#define REQUEST_PRIORITY_MAX 1                   /* and -1: what a uid says of its own work */
 
 enum buffer_kind {
     BUFFER_HOST = 1,
@@ -108,6 +114,7 @@ struct request {
 
     union {
         struct request_hello hello;
+        uint32_t cancel;          /* a request's id */
         struct request_gemm gemm; /* also for explain */
         struct request_buffer buffer;
         struct request_copy copy;

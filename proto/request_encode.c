@@ -57,6 +57,10 @@ static void encode_gemm(struct pack *pack, const struct request_gemm *gemm)
     pack_real(pack, "beta", problem->beta);
     for (enum operand_role role = OPERAND_A; role < OPERAND_COUNT; role++)
         encode_operand(pack, role, gemm);
+    if (gemm->deadline_us != 0)
+        pack_unsigned(pack, "deadline_us", gemm->deadline_us);
+    if (gemm->priority != 0)
+        pack_signed(pack, "priority", gemm->priority);
 }
 
 static void encode_create(struct pack *pack, const struct request_buffer *buffer)
@@ -117,6 +121,9 @@ static void encode_body(struct pack *pack, const struct request *request)
     case METHOD_GEMM:
     case METHOD_EXPLAIN:
         encode_gemm(pack, &request->body.gemm);
+        return;
+    case METHOD_CANCEL:
+        pack_unsigned(pack, "request", request->body.cancel);
         return;
     case METHOD_BUFFER_COPY:
         encode_copy(pack, &request->body.copy);

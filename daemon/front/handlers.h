@@ -15,6 +15,12 @@ struct gemmd_completion;
 int product_request(struct session *session, const struct request *request, struct fault *fault);
 int product_explain(struct session *session, const struct request *request, struct fault *fault);
 
+/* cancel.c: what ends a job before it ran. */
+int cancel_request(struct session *session, const struct request *request, struct fault *fault);
+/* A job with this deadline was submitted. */
+void deadline_watch(struct server *server, uint64_t deadline_ns);
+void deadline_callback(uv_timer_t *timer);
+
 /* transfer.c */
 int transfer_write(struct session *session, const struct request *request, struct fault *fault);
 int transfer_read(struct session *session, const struct request *request, struct fault *fault);

@@ -342,6 +342,8 @@ static int start(struct draft *draft, const struct plan *plan)
         job->reply_bytes = job->operand[OPERAND_D].span;
     socket_expect(&draft->session->socket, job->reply_bytes);
     server->stats.products_by_input[job->problem.input]++;
+    if (job->deadline_ns != 0)
+        deadline_watch(server, job->deadline_ns);
     queue_submit(&server->queue, steal(draft->job, NULL), &draft->session->stream);
     return 0;
 }
@@ -385,7 +387,10 @@ int product_request(struct session *session, const struct request *request, stru
     job->request = request->id;
     job->method = METHOD_GEMM;
     job->kind = JOB_PRODUCT;
-    job->received_ns = clock_now_ns();
+    job->received_ns = session->received_ns;
+    job->priority = draft.request->priority;
+    if (draft.request->deadline_us > 0)
+        job->deadline_ns = job->received_ns + draft.request->deadline_us * 1000;
 
     if (read_problem(draft.request, &draft.problem, fault) != STATUS_OK)
         return SESSION_E_FAULT;

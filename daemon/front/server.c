@@ -141,6 +141,7 @@ static void close_if_done(struct server *server)
     uv_close((uv_handle_t *)&server->terminate, NULL);
     uv_close((uv_handle_t *)&server->interrupt, NULL);
     uv_close((uv_handle_t *)&server->drain, NULL);
+    uv_close((uv_handle_t *)&server->deadline, NULL);
 }
 
 static void close_all(struct server *server)
@@ -251,6 +252,7 @@ static void init_handles(struct server *server)
     (void)uv_signal_init(&server->loop, &server->terminate);
     (void)uv_signal_init(&server->loop, &server->interrupt);
     (void)uv_timer_init(&server->loop, &server->drain);
+    (void)uv_timer_init(&server->loop, &server->deadline);
     server->terminate.data = server;
     server->interrupt.data = server;
     (void)uv_signal_start(&server->terminate, signal_callback, SIGTERM);

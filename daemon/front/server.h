@@ -38,6 +38,7 @@ struct server {
     uv_loop_t loop;
     uv_signal_t terminate, interrupt;
     uv_timer_t drain;
+    uv_timer_t deadline; /* the next one of a job; cancel.c */
     struct listener listener;
     struct worker_process worker;
     struct quota quota;
@@ -54,7 +55,8 @@ struct server {
     struct plan_device device; /* valid once worker.is_device_known */
     uint64_t started_ns;
     uint64_t drain_ns;
-    bool is_announced; /* somebody was told that requests are served */
+    uint64_t deadline_ns; /* when `deadline` is due; 0: not armed */
+    bool is_announced;    /* somebody was told that requests are served */
     bool is_listening, is_worker_closed, is_compiler_closed;
 };
 

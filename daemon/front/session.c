@@ -15,6 +15,7 @@
 struct parked {
     struct list link;
     struct charge charge;
+    uint64_t received_ns;
     int fds[FRAME_FDS_MAX];
     size_t n_fds;
     size_t size;
@@ -131,6 +132,8 @@ static int handle(struct session *session, const struct request *request, int *f
         return hello(session, request, f);
     case METHOD_GEMM:
         return product_request(session, request, f);
+    case METHOD_CANCEL:
+        return cancel_request(session, request, f);
     case METHOD_EXPLAIN:
         return product_explain(session, request, f);
     case METHOD_BUFFER_CREATE:
@@ -166,7 +169,7 @@ static int handle(struct session *session, const struct request *request, int *f
 static bool is_answered_while_draining(enum method method)
 {
     return method == METHOD_HELLO || method == METHOD_STATUS || method == METHOD_STATS ||
-           method == METHOD_BUFFER_FREE;
+           method == METHOD_BUFFER_FREE || method == METHOD_CANCEL;
 }
 
 /* What holds for every method. */
@@ -233,7 +236,7 @@ static int park(struct session *session,
 
     if (!parked)
         return error_origin(-ENOMEM);
-    *parked = (struct parked){.n_fds = n_fds, .size = size};
+    *parked = (struct parked){.received_ns = session->received_ns, .n_fds = n_fds, .size = size};
     r = quota_charge(&session->server->quota, session->uid, QUOTA_INLINE_BYTES, size,
                      &parked->charge, ret_fault);
     if (r != 0) {
@@ -292,6 +295,7 @@ void session_unpark(struct session *session)
     {
         struct parked *one = container_of(cursor, struct parked, link);
 
+        session->received_ns = one->received_ns;
         if (socket_is_open(&session->socket))
             receive(session, one->payload, one->size, one->fds, one->n_fds, /* again= */ true);
         parked_free(one);
@@ -306,6 +310,7 @@ frame_callback(struct socket *socket, uint8_t *payload, size_t size, int *fds, s
 {
     struct session *session = container_of(socket, struct session, socket);
 
+    session->received_ns = clock_now_ns();
     receive(session, payload, size, fds, n_fds, /* again= */ false);
 }
 

@@ -34,6 +34,7 @@ struct session {
     struct list parked;     /* frames that wait for the first worker */
     uint32_t in_flight;     /* requests without an answer */
     uint64_t partial_bytes; /* received when the timer was armed for the rest of a frame */
+    uint64_t received_ns;   /* when the request came that is being served */
     bool has_hello, is_gone;
 };
 

@@ -68,7 +68,7 @@ static int job_make(struct session *session,
     job->request = request->id;
     job->method = request->method;
     job->kind = JOB_COPY;
-    job->received_ns = clock_now_ns();
+    job->received_ns = session->received_ns;
     r = quota_charge(quota, session->uid, QUOTA_JOBS, 1, &job->charge, fault);
     if (r == 0 && inline_bytes > 0)
         r = quota_charge(quota, session->uid, QUOTA_INLINE_BYTES, inline_bytes, &job->charge_inline,

@@ -189,6 +189,16 @@ def check_options(connection):
     expect(result["data"] == D + D, "batch")
 
 
+def check_turns(connection):
+    """Priority and deadline are taken; what is not under way cannot be cancelled."""
+    result = connection.call("gemm", {**SHAPE, "priority": -1, "deadline_us": 60_000_000,
+                                      "a": {"data": A}, "b": {"data": B}})
+    expect(result["data"] == D, "priority and deadline")
+    connection.refused(INVALID_ARGUMENT, "priority", "gemm", {**SHAPE, "priority": -2,
+                                                              "a": {"data": A}, "b": {"data": B}})
+    expect(connection.call("cancel", {"request": 4294967294}) == {"cancelled": False}, "cancel")
+
+
 def check_empty(connection):
     connection.call("gemm", {"dtype": "fp32", "m": 0, "n": 2, "k": 3})
     result = connection.call("gemm", {"dtype": "fp32", "m": 2, "n": 2, "k": 0})
@@ -307,8 +317,8 @@ def main():
     path = sys.argv[1]
     check_hello_comes_first(path)
     connection = say_hello(path)
-    for check in (check_inline, check_options, check_empty, check_memfd, check_device_buffer,
-                  check_bad_requests, check_reports):
+    for check in (check_inline, check_options, check_turns, check_empty, check_memfd,
+                  check_device_buffer, check_bad_requests, check_reports):
         check(connection)
     check_shared_buffer(path, connection)
     check_malformed(path)

@@ -146,3 +146,90 @@ Test(queue, drops_what_a_gone_client_had_not_committed)
     complete(committed);
     cr_expect_eq(take(), 0);
 }
+
+/* --- what ends a job before it ran ----------------------------------------------------------- */
+
+Test(queue, cancels_a_job_that_was_not_committed)
+{
+    struct job *job = copy(1, 0, 2, 1);
+    uint64_t runs = submit(&session_a, copy(1, 0, 1, 1)), cancelled;
+
+    job->request = 7;
+    cancelled = submit(&session_a, job);
+    cr_expect_eq(take(), runs);
+    cr_expect(queue_cancel(&queue, &session_a, 7));
+    cr_expect_eq(status_of(cancelled), STATUS_CANCELLED);
+    cr_expect_not(queue_cancel(&queue, &session_a, 7), "%s", "it is answered already");
+    complete(runs);
+    cr_expect_eq(take(), 0);
+}
+
+Test(queue, cancels_nothing_that_runs_nor_another_connections_jobs)
+{
+    struct job *job = copy(1, 0, 1, 1), *other = copy(1, 0, 2, 1);
+    uint64_t runs, waits;
+
+    job->request = 7;
+    other->request = 8;
+    runs = submit(&session_a, job);
+    waits = submit(&session_b, other);
+    cr_expect_eq(take(), runs);
+    cr_expect_not(queue_cancel(&queue, &session_a, 7));
+    cr_expect_not(queue_cancel(&queue, &session_a, 8));
+    complete(runs);
+    cr_expect_eq(take(), waits);
+    complete(waits);
+    cr_expect_eq(status_of(runs), STATUS_OK);
+    cr_expect_eq(status_of(waits), STATUS_OK);
+}
+
+Test(queue, what_depends_on_a_cancelled_job_runs_without_it)
+{
+    struct job *job = copy(1, 0, 1, 1);
+    uint64_t before = submit(&session_b, copy(1, 0, 3, 1)), reads;
+
+    job->request = 7;
+    (void)submit(&session_a, job);
+    reads = submit(&session_a, copy(1, 1, 2, 1));
+    cr_expect_eq(take(), before);
+    cr_expect(queue_cancel(&queue, &session_a, 7));
+    complete(before);
+    cr_expect_eq(take(), reads);
+    complete(reads);
+}
+
+Test(queue, late_jobs_are_answered_and_do_not_run)
+{
+    struct job *late = copy(1, 0, 2, 1), *later = copy(1, 0, 3, 1);
+    uint64_t runs = submit(&session_a, copy(1, 0, 1, 1)), late_number, later_number;
+    const uint64_t now = clock_now_ns(), hour = UINT64_C(3600000000000);
+
+    late->deadline_ns = now + hour;
+    later->deadline_ns = now + 2 * hour;
+    late_number = submit(&session_a, late);
+    later_number = submit(&session_a, later);
+    cr_expect_eq(take(), runs);
+    cr_expect_eq(queue_expire(&queue, now), now + hour);
+    cr_expect_eq(ended_count, 0);
+    cr_expect_eq(queue_expire(&queue, now + hour + 1), now + 2 * hour);
+    cr_expect_eq(status_of(late_number), STATUS_DEADLINE);
+    complete(runs);
+    cr_expect_eq(take(), later_number);
+    /* It started in time. */
+    cr_expect_eq(queue_expire(&queue, now + 3 * hour), 0);
+    complete(later_number);
+    cr_expect_eq(status_of(later_number), STATUS_OK);
+}
+
+Test(queue, a_job_whose_turn_comes_too_late_does_not_run)
+{
+    struct job *late = copy(1, 0, 2, 1);
+    uint64_t runs = submit(&session_a, copy(1, 0, 1, 1)), late_number;
+
+    late->deadline_ns = 1; /* shortly after the machine started */
+    late_number = submit(&session_a, late);
+    cr_expect_eq(take(), runs);
+    complete(runs);
+    cr_expect_eq(take(), 0);
+    cr_expect_eq(status_of(late_number), STATUS_DEADLINE);
+}

@@ -80,7 +80,7 @@ Test(request, reads_every_field_of_a_gemm)
                {"alpha", "f-0.5"}, {"beta", "i2"}, {"a.buffer", "u18446744073709551615"},
                {"a.offset", "u18446744073709551614"}, {"a.ld", "i6"}, {"a.stride", "i0"},
                {"b.data", "b0102"}, {"b.ld", "i7"}, {"c.buffer", "i9"}, {"d.ld", "i11"},
-               {"d.stride", "i12"}));
+               {"d.stride", "i12"}, {"deadline_us", "i13"}, {"priority", "i-1"}));
     const struct request_gemm *gemm = &request.body.gemm;
     const struct problem *problem = &gemm->problem;
 
@@ -100,6 +100,8 @@ Test(request, reads_every_field_of_a_gemm)
     cr_expect_eq(gemm->operand[OPERAND_D].kind, OPERAND_ABSENT);
     cr_expect_eq(problem->operand[OPERAND_D].ld, 11);
     cr_expect_eq(problem->operand[OPERAND_D].stride, 12);
+    cr_expect_eq(gemm->deadline_us, 13);
+    cr_expect_eq(gemm->priority, -1);
     msgpack_sbuffer_destroy(&wire.bytes);
 }
 
@@ -159,6 +161,10 @@ Test(request, names_the_argument_of_a_gemm_what_was_given_and_what_is_allowed)
     expect_gemm_fault("order", "scol", "order", "\"row\" or \"column\"");
     expect_gemm_fault("trans_a", "i1", "trans_a", "true or false");
     expect_gemm_fault("alpha", "s1", "alpha", "alpha is \"1\"");
+    expect_gemm_fault("deadline_us", "i0", "deadline_us", "from 1 to 9007199254740992");
+    expect_gemm_fault("priority", "i2", "priority", "from -1 to 1");
+    expect_gemm_fault("priority", "i-2", "priority", "priority is -2");
+    expect_gemm_fault("priority", "u18446744073709551615", "priority", "from -1 to 1");
     expect_gemm_fault("beta", "u18446744073709551615", "beta", "2^53");
     expect_gemm_fault("a", "i1", "a", "a is 1");
     expect_gemm_fault("a", "0", "a", "a is missing");

@@ -41,6 +41,8 @@ Test(request_encode, comes_back_from_its_own_encoding)
                                      .alpha = -INFINITY,
                                      .beta = 0.1};
     gemm->column_major = true;
+    gemm->deadline_us = 5;
+    gemm->priority = -1;
     for (int role = OPERAND_A; role < OPERAND_COUNT; role++) {
         gemm->operand[role] = (struct request_operand){
             .kind = OPERAND_BUFFER, .buffer = role + 1, .offset = UINT64_MAX - role};
@@ -62,6 +64,8 @@ Test(request_encode, comes_back_from_its_own_encoding)
     cr_expect_arr_eq(got.body.gemm.operand[OPERAND_B].data, "abc", 3);
     cr_expect_eq(got.body.gemm.operand[OPERAND_D].kind, OPERAND_ABSENT);
     cr_expect_eq(got.body.gemm.problem.operand[OPERAND_D].ld, 103);
+    cr_expect_eq(got.body.gemm.deadline_us, 5);
+    cr_expect_eq(got.body.gemm.priority, -1);
     message_deinit(&message);
 }
 
@@ -94,6 +98,11 @@ Test(request_encode, comes_back_for_every_method_of_buffers_and_cache)
     given.body.copy = (struct request_copy){1, 2, 3, 4, 5};
     got = round_trip(&given, &message);
     cr_expect_arr_eq(&got.body.copy, &given.body.copy, sizeof(given.body.copy));
+    message_deinit(&message);
+    given.method = METHOD_CANCEL;
+    given.body.cancel = 77;
+    got = round_trip(&given, &message);
+    cr_expect_eq(got.body.cancel, 77);
     message_deinit(&message);
     given.method = METHOD_CACHE_PRUNE;
     given.body.cache = (struct request_cache){.max_bytes = UINT64_MAX};

@@ -30,6 +30,7 @@ class Status(enum.IntEnum):
     DISCONNECTED = 16
     FORKED = 17
     TIMEOUT = 18
+    DEADLINE = 19
 
 
 class Error(Exception):
@@ -131,6 +132,12 @@ class Timeout(Error, TimeoutError):
     """The wait ended before the product did, which is still under way."""
 
     status = Status.TIMEOUT
+
+
+class DeadlinePassed(Error, TimeoutError):
+    """The product could not start in time and was not run."""
+
+    status = Status.DEADLINE
 
 
 def _leaves(kind: type[Error]) -> list[type[Error]]:

@@ -62,6 +62,8 @@ class ProductRecord(ctypes.Structure):
         ("b", OperandRecord),
         ("c", OperandRecord),
         ("d", OperandRecord),
+        ("deadline_seconds", c_double),
+        ("priority", c_int),
     ]
 
 
