@@ -15,6 +15,7 @@
 #define START_MILLISECONDS 60000
 #define STOP_SECONDS       15.0
 #define LOG_LINES          8
+#define WARNINGS_SHOWN     20 /* from the start, and from the end */
 
 static bool find_binary(char path[PATH_MAX + 32])
 {
@@ -109,6 +110,38 @@ int private_daemon_ensure(struct private_daemon *daemon, bool *ret_was_dead)
     daemon->pid = 0;
     show_log(daemon);
     return launch(daemon);
+}
+
+static bool is_warning(const char *line)
+{
+    return line[0] == '<' && line[1] >= '0' && line[1] <= '4' && line[2] == '>';
+}
+
+/* One pass over the log: counts, or prints those that are not left out. */
+static size_t walk_warnings(FILE *log, FILE *to, size_t count)
+{
+    char line[400];
+    size_t at = 0;
+    rewind(log);
+    while (fgets(line, sizeof(line), log)) {
+        if (!is_warning(line))
+            continue;
+        if (to && (at < WARNINGS_SHOWN || at + WARNINGS_SHOWN >= count))
+            fprintf(to, "# %s%s", line, strchr(line, '\n') ? "" : "\n");
+        at++;
+    }
+    return at;
+}
+
+void private_daemon_print_warnings(const struct private_daemon *daemon, FILE *to)
+{
+    FILE *log = fopen(daemon->log, "re");
+    if (!log)
+        return;
+    size_t count = walk_warnings(log, NULL, 0);
+    fprintf(to, "\n## the daemon's log\n# %zu warnings and errors\n", count);
+    (void)walk_warnings(log, to, count);
+    (void)fclose(log);
 }
 
 void private_daemon_stop(struct private_daemon *daemon)

@@ -6,6 +6,8 @@
 
 #include "bench.h"
 
+#include <stdio.h>
+
 #include <sys/types.h>
 
 struct private_daemon {
@@ -25,4 +27,7 @@ struct private_daemon {
 int private_daemon_start(struct private_daemon *daemon, const char *binary, const char *device);
 /* Starts it again when it has ended; `ret_was_dead` says so. */
 int private_daemon_ensure(struct private_daemon *daemon, bool *ret_was_dead);
+/* What its log says at warning and above, as lines for people; the first and last ones when there
+ * are many. */
+void private_daemon_print_warnings(const struct private_daemon *daemon, FILE *to);
 void private_daemon_stop(struct private_daemon *daemon);

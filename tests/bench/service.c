@@ -173,6 +173,19 @@ static void copy_all(FILE *from)
     (void)fflush(stdout);
 }
 
+/* A result is never written over: a second run of a day ends in -2. */
+static void make_unused(const char *directory, char *name, size_t size)
+{
+    char path[512];
+    size_t length = strlen(name);
+    for (int i = 2; i < 100; i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s.txt", directory, name);
+        if (access(path, F_OK) < 0)
+            return;
+        (void)snprintf(name + length, size - length, "-%d", i);
+    }
+}
+
 /* The parts' own words come after the table, in the order in which they ran. */
 static void
 print_report(struct run *run, const struct facts *facts, const struct table_row *rows, size_t count)
@@ -197,6 +210,7 @@ static int save_report(struct run *run,
 {
     char name[160];
     name_of(facts, name, sizeof(name));
+    make_unused(directory, name, sizeof(name));
     FILE *text = create(directory, name, "txt");
     int console = text ? fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0) : -1;
     if (console < 0 || dup2(fileno(text), STDOUT_FILENO) < 0)
@@ -213,6 +227,7 @@ static int report(struct run *run, const char *output)
     struct facts facts;
     gather(run, &facts);
     size_t count = service_rows(run->figures, rows);
+    private_daemon_print_warnings(&run->daemon, run->copy);
     print_report(run, &facts, rows, count);
     int r = output ? save_report(run, &facts, rows, count, output) : 0;
     gemmd_close(facts.connection);
