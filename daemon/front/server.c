@@ -158,25 +158,38 @@ static void close_all(struct server *server)
     compiler_close(server->compiler, compiler_closed, server);
 }
 
+static bool has_work(const struct server *server)
+{
+    list_for_each(cursor, &server->sessions)
+    {
+        if (container_of(cursor, struct session, link)->in_flight > 0)
+            return true;
+    }
+    return server->queue.count > 0;
+}
+
 static bool is_flushed(const struct server *server)
 {
     list_for_each(cursor, &server->sessions)
     {
-        const struct session *session = container_of(cursor, struct session, link);
-
-        if (session->in_flight > 0 || session->socket.queue_bytes > 0)
+        if (container_of(cursor, struct session, link)->socket.queue_bytes > 0)
             return false;
     }
-    return server->queue.count == 0;
+    return true;
 }
 
+/* First everything is answered, then the answers are read; each has a time of its own. */
 static void drain_look(uv_timer_t *timer)
 {
     struct server *server = container_of(timer, struct server, drain);
-    uint64_t waited = clock_now_ns() - server->drain_ns;
-    bool is_patient = waited < (server->queue.count > 0 ? DRAIN_JOBS_NS : DRAIN_LINGER_NS);
+    uint64_t now = clock_now_ns();
+    bool is_working = has_work(server), is_patient;
 
-    if (!is_flushed(server) && is_patient)
+    if (is_working)
+        server->answered_ns = now;
+    is_patient = is_working ? now - server->drain_ns < DRAIN_JOBS_NS
+                            : now - server->answered_ns < DRAIN_LINGER_NS;
+    if ((is_working || !is_flushed(server)) && is_patient)
         return;
     close_all(server);
 }
@@ -186,7 +199,7 @@ static void drain_begin(struct server *server)
     if (server->state != SERVER_RUNNING)
         return;
     server->state = SERVER_DRAINING;
-    server->drain_ns = clock_now_ns();
+    server->drain_ns = server->answered_ns = clock_now_ns();
     notify_stopping();
     log_info("state=draining jobs=%" PRIu64 " clients=%u", server->queue.count,
              server->session_count);

@@ -54,9 +54,9 @@ struct server {
     uint32_t session_count;
     struct plan_device device; /* valid once worker.is_device_known */
     uint64_t started_ns;
-    uint64_t drain_ns;
-    uint64_t deadline_ns; /* when `deadline` is due; 0: not armed */
-    bool is_announced;    /* somebody was told that requests are served */
+    uint64_t drain_ns, answered_ns; /* draining began; the last request was answered */
+    uint64_t deadline_ns;           /* when `deadline` is due; 0: not armed */
+    bool is_announced;              /* somebody was told that requests are served */
     bool is_listening, is_worker_closed, is_compiler_closed;
 };
 

@@ -2,6 +2,8 @@
  * Start, stop, idle: what an operator sees.
  */
 #include "../support/daemon.h"
+#include "../support/process.h"
+#include "../support/raw.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>
@@ -54,6 +56,37 @@ Test(lifecycle, finishes_what_is_under_way_on_sigterm_and_refuses_what_is_new)
     gemmd_close(connection);
     cr_expect_eq(test_daemon_wait(&daemon), 0);
     cr_expect_neq(access(daemon.socket, F_OK), 0);
+    test_daemon_remove(&daemon);
+}
+
+/* The answer is larger than the kernel's buffers, and its job takes longer than a peer is given to
+ * read: the time to read begins when there is something to. */
+Test(lifecycle, an_answer_after_a_long_drain_can_still_be_read)
+{
+    const struct timespec job = {.tv_sec = 2, .tv_nsec = 300000000}, pause = {.tv_nsec = 300000000};
+    static float data[1500];
+    struct test_daemon daemon = {0};
+    struct request product = raw_product(2, 1500, 1500, 1);
+    struct raw_reply reply;
+    pid_t worker;
+    int fd;
+
+    test_daemon_start(&daemon, NULL);
+    worker = process_child(daemon.pid, "worker");
+    cr_assert_eq(kill(worker, SIGSTOP), 0);
+    fd = raw_greeted(&daemon);
+    product.body.gemm.operand[OPERAND_A] = product.body.gemm.operand[OPERAND_B] =
+        (struct request_operand){.kind = OPERAND_INLINE, .data = data, .size = sizeof(data)};
+    cr_assert(raw_request(fd, &product, -1));
+    (void)nanosleep(&pause, NULL);
+    cr_assert_eq(kill(daemon.pid, SIGTERM), 0);
+    (void)nanosleep(&job, NULL);
+    cr_assert_eq(kill(worker, SIGCONT), 0);
+    (void)nanosleep(&pause, NULL);
+    cr_assert(raw_receive(fd, &reply), "it was cut off");
+    cr_expect_eq(reply.fault.status, STATUS_OK);
+    (void)close(fd);
+    cr_expect_eq(test_daemon_wait(&daemon), 0);
     test_daemon_remove(&daemon);
 }
 
