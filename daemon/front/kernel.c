@@ -136,6 +136,7 @@ void kernels_loaded(struct kernels *kernels, uint64_t id, const struct fault *fa
         if (fault->status == STATUS_OK) {
             kernel->state = KERNEL_LOADED;
             kernel->was_refused = false;
+            kernel->deaths = 0;
             kernels->changed(kernels);
         } else if (kernel->was_refused) {
             kernel_fail(kernel, fault);
@@ -163,15 +164,33 @@ void kernels_restore(struct kernels *kernels)
     }
 }
 
+/* Loaded again and again, it would take one worker after the other with it. */
+static void kernel_blame(struct kernel *kernel)
+{
+    struct fault fault;
+
+    if (++kernel->deaths < WORKER_ASK_DEATHS)
+        return;
+    (void)fault_set(&fault, STATUS_GPU_FAULT, "",
+                    "the worker died each time it loaded the kernel; it is not tried again");
+    kernel_fail(kernel, &fault);
+}
+
 void kernels_forget(struct kernels *kernels)
 {
+    struct kernel *suspect = NULL;
+
     list_for_each(cursor, &kernels->all)
     {
         struct kernel *kernel = container_of(cursor, struct kernel, link);
 
+        if (!suspect && kernel->state == KERNEL_CUBIN && worker_died_loading(kernels->worker))
+            suspect = kernel;
         if (kernel->state == KERNEL_LOADED)
             kernel->state = KERNEL_CUBIN;
     }
+    if (suspect)
+        kernel_blame(suspect);
 }
 
 /* --- wanting --------------------------------------------------------------------------------- */
@@ -212,7 +231,7 @@ int kernels_want(struct kernels *kernels, const struct config *config, struct ke
         kernel = kernel_new(kernels, config);
     if (!kernel)
         return error_origin(-ENOMEM);
-    if (kernel->state == KERNEL_FAILED) {
+    if (kernel->state == KERNEL_FAILED && kernel->deaths < WORKER_ASK_DEATHS) {
         kernel->was_refused = false;
         r = kernel_compile(kernel);
     }

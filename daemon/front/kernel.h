@@ -30,6 +30,8 @@ struct kernel {
     enum compiler_source source;
     double compile_seconds;
     bool was_refused; /* by the driver, once: the second time is a failure */
+    uint32_t
+        deaths; /* of workers that were loading it; from WORKER_ASK_DEATHS on it stays FAILED */
     struct fault fault;
 };
 

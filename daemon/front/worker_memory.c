@@ -123,6 +123,14 @@ static void memory_lose(struct memory *memory, enum status status, const char *r
                    (int)sizeof(memory->lost_reason) - 1, reason);
 }
 
+/* What an earlier worker had is lost to its users; what is new was not to be had. */
+static void memory_refused(struct memory *memory, enum status status, const char *reason)
+{
+    memory_lose(memory, memory->was_mapped ? STATUS_BUFFER_LOST : status, reason);
+    log_warning("memory=%" PRIu64 " size=%" PRIu64 " state=lost status=%s reason=\"%s\"",
+                memory->id, memory->size, status_name(memory->lost_status), memory->lost_reason);
+}
+
 int worker_memory_add(struct worker_process *worker, struct memory *memory)
 {
     memory->id = worker->next_id++;
@@ -145,8 +153,35 @@ void worker_memory_remove(struct worker_process *worker, struct memory *memory)
     fd_closep(&memory->fd);
 }
 
+/* The oldest mapping without an answer, when the worker had nothing else to die of. */
+static struct memory *memory_suspect(struct worker_process *worker)
+{
+    if (worker->state == WORKER_QUITTING || worker->in_flight > 0 || worker->loads_expected > 0)
+        return NULL;
+    list_for_each(cursor, &worker->memories)
+    {
+        struct memory *memory = container_of(cursor, struct memory, link);
+
+        if (memory->is_asked && memory->state == MEMORY_WANTED)
+            return memory;
+    }
+    return NULL;
+}
+
+/* Asked for again and again, it would take one worker after the other with it. */
+static void memory_blame(struct memory *memory)
+{
+    if (++memory->deaths < WORKER_ASK_DEATHS)
+        return;
+    memory_refused(memory, STATUS_GPU_FAULT, "the worker died each time it mapped this memory");
+    if (memory->changed)
+        memory->changed(memory); /* may free it */
+}
+
 void worker_memories_forget(struct worker_process *worker)
 {
+    struct memory *suspect = memory_suspect(worker);
+
     list_for_each(cursor, &worker->memories)
     {
         struct memory *memory = container_of(cursor, struct memory, link);
@@ -155,6 +190,8 @@ void worker_memories_forget(struct worker_process *worker)
         if (memory->state == MEMORY_MAPPED)
             memory->state = MEMORY_WANTED;
     }
+    if (suspect)
+        memory_blame(suspect);
 }
 
 static struct memory *memory_find(struct worker_process *worker, uint64_t id)
@@ -180,13 +217,9 @@ memory_mapped(struct worker_process *worker, const struct link_message *message,
         memory->address = message->address;
         memory->state = MEMORY_MAPPED;
         memory->was_mapped = true;
+        memory->deaths = 0;
     } else if (memory) {
-        /* What an earlier worker had is lost to its users; what is new was not to be had. */
-        memory_lose(memory, memory->was_mapped ? STATUS_BUFFER_LOST : message->fault.status,
-                    message->fault.message);
-        log_warning("memory=%" PRIu64 " size=%" PRIu64 " state=lost status=%s reason=\"%s\"",
-                    memory->id, memory->size, status_name(memory->lost_status),
-                    memory->lost_reason);
+        memory_refused(memory, message->fault.status, message->fault.message);
     }
     worker_answered(worker);
     if (!memory)
@@ -222,6 +255,7 @@ int worker_load(struct worker_process *worker, const struct link_message *messag
     if (r < 0)
         return error_trace(r);
     worker->answers_expected++;
+    worker->loads_expected++;
     worker_watch(worker);
     return 0;
 }
@@ -243,6 +277,7 @@ static void dispatch(struct worker_process *worker, const struct link_message *m
     case LINK_UNMAPPED:
         break;
     case LINK_LOADED:
+        worker->loads_expected -= MIN(worker->loads_expected, 1u);
         worker_answered(worker);
         worker->operations->loaded(worker, message->id, &message->fault);
         break;

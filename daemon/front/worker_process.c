@@ -32,6 +32,11 @@ uint32_t worker_room(const struct worker_process *worker)
     return worker_is_ready(worker) ? link_room(&worker->link) : 0;
 }
 
+bool worker_died_loading(const struct worker_process *worker)
+{
+    return worker->in_flight == 0 && worker->loads_expected > 0;
+}
+
 uint64_t worker_system_calls(const struct worker_process *worker)
 {
     return worker->system_calls + worker->link.system_calls;
@@ -174,8 +179,6 @@ static void exit_callback(uv_process_t *process, int64_t status, int signal_numb
     worker->is_lost = true;
     worker_outputs_clear(worker);
     worker_memories_forget(worker);
-    worker->answers_expected = 0;
-    worker->in_flight = 0;
 
     if (worker->state != WORKER_QUITTING) {
         bool is_failed_start = taken == 0 && clock_now_ns() - worker->started_ns < 10000000000u;
@@ -187,6 +190,9 @@ static void exit_callback(uv_process_t *process, int64_t status, int signal_numb
         worker->state = WORKER_DOWN;
         worker->operations->died(worker, taken);
     }
+    worker->answers_expected = 0;
+    worker->loads_expected = 0;
+    worker->in_flight = 0;
     process_handles_close(worker);
 }
 

@@ -18,13 +18,15 @@
 #include "../link/link.h"
 #include <uv.h>
 
-#define WORKER_START_ATTEMPTS 5    /* deaths in a row, without a job taken, before we give up */
-#define WORKER_QUIT_MS        5000 /* from LINK_QUIT to SIGKILL */
-#define WORKER_LOOK_MS        1000 /* between two looks at a worker that has something to do */
-#define WORKER_BEATS_MISSED   10   /* then it hangs: a mapping of 64 GiB takes 3 s and is no hang */
-#define WORKER_START_S        60 /* from spawn to hello: CUDA's start on a large machine takes 10 */
-#define WORKER_DYING_S        5  /* from "the device is lost" to SIGKILL; reaping takes 1.5 */
-#define WORKER_SPIN_NS        50000 /* polling after the last event: less than two wake-ups cost */
+#define WORKER_START_ATTEMPTS 5 /* deaths in a row, without a job taken, before we give up */
+#define WORKER_ASK_DEATHS     2 /* of workers while they map or load the same: it is not asked again \
+                                 */
+#define WORKER_QUIT_MS      5000 /* from LINK_QUIT to SIGKILL */
+#define WORKER_LOOK_MS      1000 /* between two looks at a worker that has something to do */
+#define WORKER_BEATS_MISSED 10   /* then it hangs: a mapping of 64 GiB takes 3 s and is no hang */
+#define WORKER_START_S      60   /* from spawn to hello: CUDA's start on a large machine takes 10 */
+#define WORKER_DYING_S      5    /* from "the device is lost" to SIGKILL; reaping takes 1.5 */
+#define WORKER_SPIN_NS      50000 /* polling after the last event: less than two wake-ups cost */
 
 enum memory_state {
     MEMORY_WANTED, /* asked for, or waiting for a worker to ask */
@@ -43,6 +45,7 @@ struct memory {
     bool is_writable;
     bool is_asked;   /* the current worker got a LINK_MAP for it */
     bool was_mapped; /* by this worker or an earlier one */
+    uint32_t deaths; /* of workers that were mapping it */
     uint64_t address;
     void (*changed)(struct memory *memory); /* the owner's, after each MAPPED or LOST; or NULL */
     enum status lost_status;
@@ -103,6 +106,7 @@ struct worker_process {
     struct list outputs;  /* messages that the socket did not take yet */
     uint64_t next_id;
     uint64_t answers_expected; /* LINK_MAPPED and LINK_LOADED under way */
+    uint64_t loads_expected;   /* of those, LINK_LOADED */
     bool is_lost;              /* said so, or broke the protocol: `lost` is logged */
     struct fault lost;
 
@@ -147,6 +151,8 @@ void worker_memory_remove(struct worker_process *worker, struct memory *memory);
 int worker_load(struct worker_process *worker, const struct link_message *message, int fd);
 /* Commands that can be committed now; 0 unless READY. */
 uint32_t worker_room(const struct worker_process *worker);
+/* For `died`: it had no command, and was loading kernels, the oldest that it did not answer for. */
+bool worker_died_loading(const struct worker_process *worker);
 /* Commits a command; its index among all commands of this link. */
 int worker_submit(struct worker_process *worker,
                   const struct gemmd_command *command,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CALL_NAME(name)    "cu" #name,
 #define CALL_ADDRESS(name) (void *)cu##name,
@@ -317,6 +318,8 @@ CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 CUresult CUDAAPI cuModuleLoadData(CUmodule *module, const void *image)
 {
     ENTER(ModuleLoadData);
+    if (getenv("FAKE_DRIVER_CRASH_LOAD"))
+        _exit(99);
     if (memcmp(image, "\177ELF", 4) != 0)
         return CUDA_ERROR_INVALID_IMAGE;
     *module = (CUmodule)&fake;

@@ -6,7 +6,9 @@
  * Streams execute at once; a launch computes its products in plain C, or calls the test's function.
  * Completion writes can be held back, to look like a device that is busy; in a daemon's worker,
  * FAKE_DRIVER_HANG_M in the environment does so from a product of that many rows on. One of
- * FAKE_DRIVER_LOSE_M rows loses the device, after which the process does not get to its end.
+ * FAKE_DRIVER_LOSE_M rows loses the device, after which the process does not get to its end. To
+ * register FAKE_DRIVER_CRASH_SIZE bytes ends it, and with FAKE_DRIVER_CRASH_LOAD so does any
+ * kernel.
  */
 #pragma once
 

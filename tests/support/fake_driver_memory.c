@@ -185,9 +185,11 @@ CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr *pdptr, void *p, unsigned
 
 CUresult CUDAAPI cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 {
+    const char *size = getenv("FAKE_DRIVER_CRASH_SIZE");
     (void)p;
-    (void)bytesize;
     ENTER(MemHostRegister);
+    if (size && bytesize == (size_t)atoll(size))
+        _exit(99);
     fake.register_flags = Flags;
     fake.live.registrations++;
     return CUDA_SUCCESS;
