@@ -92,6 +92,7 @@ static void judge(struct queue *queue, struct job *job)
         job->is_suspect = true;
         queue->stats->replayed++;
     }
+    job->was_taken = false; /* also for one that an earlier job's end makes ready before its turn */
 }
 
 void queue_worker_died(struct queue *queue, uint64_t taken)
@@ -120,12 +121,8 @@ void queue_worker_died(struct queue *queue, uint64_t taken)
         if (job->stream && steal(job->stream->must_block_again, false))
             block_again(queue, job->stream);
     }
-    while (!list_is_empty(&again)) {
-        struct job *job = queue_job_of(again.next);
-
-        job->was_taken = false;
-        queue_settle(queue, job);
-    }
+    while (!list_is_empty(&again))
+        queue_settle(queue, queue_job_of(again.next));
     (void)fault_set(&fault, STATUS_GPU_FAULT, "",
                     "the worker died while this job ran; its output is undefined");
     while (!list_is_empty(&lost))
