@@ -61,13 +61,28 @@ static uint32_t free_id(gemmd *connection)
     return connection->next_id++;
 }
 
-static struct call *call_new(gemmd *connection, enum method method)
+/* The first of `count` free ids in a row; 0 when there are none. */
+static uint32_t free_ids(gemmd *connection, size_t count)
+{
+    size_t row = 0;
+
+    for (size_t looked_at = 0; row < count; looked_at++) {
+        uint32_t id = connection->next_id++;
+
+        if (looked_at == 2 * CALLS_MAX)
+            return 0;
+        row = id == 0 || id == FAREWELL_ID || connection->calls[id % CALLS_MAX] ? 0 : row + 1;
+    }
+    return connection->next_id - (uint32_t)count;
+}
+
+static struct call *call_new(gemmd *connection, enum method method, uint32_t id)
 {
     struct call *call = calloc(1, sizeof(*call));
 
     if (!call)
         return NULL;
-    call->id = free_id(connection);
+    call->id = id;
     call->method = method;
     call->fd = -1;
     connection->calls[call->id % CALLS_MAX] = call;
@@ -315,9 +330,9 @@ static gemmd_status send_message(gemmd *connection, const struct message *messag
     return GEMMD_OK;
 }
 
-static gemmd_status await_room(gemmd *connection)
+static gemmd_status await_room(gemmd *connection, size_t count)
 {
-    while (connection->unanswered >= connection->in_flight_max)
+    while (!connection->is_lost && connection->unanswered + count > connection->in_flight_max)
         (void)await_input(connection, FOREVER);
     return connection->is_lost ? lost_status(connection) : GEMMD_OK;
 }
@@ -350,10 +365,10 @@ call_start(gemmd *connection, const struct request *request, int fd, struct call
     gemmd_status status;
     struct call *call;
 
-    status = await_room(connection);
+    status = await_room(connection, 1);
     if (status != GEMMD_OK)
         return status;
-    call = call_new(connection, request->method);
+    call = call_new(connection, request->method, free_id(connection));
     if (!call)
         return no_memory(connection);
     numbered.id = call->id;
@@ -366,6 +381,46 @@ call_start(gemmd *connection, const struct request *request, int fd, struct call
     }
     *ret_call = call;
     return GEMMD_OK;
+}
+
+static gemmd_status
+send_many(gemmd *connection, const struct request *request, struct call *calls[])
+{
+    cleanup(message_deinit) struct message message = MESSAGE_NULL;
+    struct request numbered = *request;
+    uint32_t id = free_ids(connection, request->body.many.count);
+    gemmd_status status;
+
+    if (id == 0)
+        return connection_fail(connection, GEMMD_LIMIT, "count",
+                               "no %zu ids in a row are free: wait for older products first",
+                               request->body.many.count);
+    numbered.id = id;
+    for (uint32_t i = 0; i < request->body.many.count; i++) {
+        calls[i] = call_new(connection, METHOD_GEMM, id + i);
+        if (!calls[i])
+            return no_memory(connection);
+    }
+    status = encode(connection, &numbered, -1, &message);
+    return status == GEMMD_OK ? send_message(connection, &message, -1) : status;
+}
+
+gemmd_status call_start_many(gemmd *connection,
+                             const struct request *request,
+                             struct call *ret_calls[REQUEST_PRODUCTS_MAX])
+{
+    struct call *calls[REQUEST_PRODUCTS_MAX] = {0};
+    gemmd_status status = await_room(connection, request->body.many.count);
+
+    if (status == GEMMD_OK)
+        status = send_many(connection, request, calls);
+    for (size_t i = 0; i < request->body.many.count; i++) {
+        if (status == GEMMD_OK)
+            ret_calls[i] = calls[i];
+        else
+            (void)call_free(connection, calls[i]);
+    }
+    return status;
 }
 
 gemmd_status

@@ -59,6 +59,10 @@ struct call {
  * none) travels along and stays the caller's. */
 gemmd_status
 call_start(gemmd *connection, const struct request *request, int fd, struct call **ret_call);
+/* As call_start() for gemm_many: one call for each product, their ids in a row. */
+gemmd_status call_start_many(gemmd *connection,
+                             const struct request *request,
+                             struct call *ret_calls[REQUEST_PRODUCTS_MAX]);
 /* From now on the call counts as a job until it is freed. */
 void call_make_job(gemmd *connection, struct call *call);
 /* When a wait of `seconds` ends; negative: FOREVER. */

@@ -202,6 +202,8 @@ typedef struct gemmd_result {
 
 typedef uint64_t gemmd_job;
 
+#define GEMMD_SUBMIT_MANY_MAX 32
+
 /* One product, waited for. `ret` may be NULL. */
 GEMMD_API gemmd_status gemmd_gemm(gemmd *connection,
                                   const gemmd_product *product,
@@ -210,6 +212,12 @@ GEMMD_API gemmd_status gemmd_gemm(gemmd *connection,
 GEMMD_API gemmd_status gemmd_submit(gemmd *connection,
                                     const gemmd_product *product,
                                     gemmd_job *ret_job);
+/* Starts up to GEMMD_SUBMIT_MANY_MAX products with one message: for many small ones. As so many
+ * gemmd_submit() in that order; on failure none was started. */
+GEMMD_API gemmd_status gemmd_submit_many(gemmd *connection,
+                                         const gemmd_product *products,
+                                         size_t count,
+                                         gemmd_job *ret_jobs);
 /* Takes a job's result: GEMMD_OK or the job's own error, after which the job is forgotten. A
  * negative timeout waits for ever; GEMMD_TIMEOUT leaves the job under way. */
 GEMMD_API gemmd_status gemmd_wait(gemmd *connection,

@@ -320,35 +320,23 @@ static void entrust(struct shipment *shipment, struct call *call)
     call->block = steal(shipment->block, NULL);
 }
 
-static gemmd_status
-ship(gemmd *connection, const gemmd_product *product, struct request *request, gemmd_job *ret_job)
+/* Everything but the sending. */
+static gemmd_status prepare(struct shipment *shipment)
 {
-    cleanup(shipment_deinit) struct shipment shipment = {
-        .connection = connection,
-        .product = product,
-        .request = &request->body.gemm,
-    };
-    struct call *call;
-    gemmd_status status;
+    gemmd_status status =
+        product_translate(shipment->connection, shipment->product, shipment->request);
 
-    status = measure(&shipment);
     if (status == GEMMD_OK)
-        status = take_room(&shipment);
-    if (status != GEMMD_OK)
-        return status;
-    for (int i = 0; i < OPERAND_COUNT; i++)
-        pack_operand(&shipment, i);
-    status = call_start(connection, request, -1, &call);
-    if (status != GEMMD_OK)
-        return status;
-    entrust(&shipment, call);
-    *ret_job = call->id;
-    return GEMMD_OK;
+        status = measure(shipment);
+    if (status == GEMMD_OK)
+        status = take_room(shipment);
+    for (int i = 0; i < OPERAND_COUNT && status == GEMMD_OK; i++)
+        pack_operand(shipment, i);
+    return status;
 }
 
-gemmd_status gemmd_submit(gemmd *connection, const gemmd_product *product, gemmd_job *ret_job)
+static gemmd_status check_submission(gemmd *connection, size_t count, const gemmd_job *ret_job)
 {
-    struct request request = {.method = METHOD_GEMM};
     gemmd_status status = connection_check(connection);
 
     if (status != GEMMD_OK)
@@ -356,13 +344,97 @@ gemmd_status gemmd_submit(gemmd *connection, const gemmd_product *product, gemmd
     if (!ret_job)
         return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "ret_job",
                                "there is no place for the job: ret_job is NULL");
-    if (connection->jobs >= connection->in_flight_max)
+    if (connection->jobs + count > connection->in_flight_max)
         return connection_fail(connection, GEMMD_LIMIT, "",
-                               "%u products are under way or not yet taken, the most a connection "
-                               "may have: wait for one first",
-                               connection->jobs);
-    status = product_translate(connection, product, &request.body.gemm);
+                               "%u products are under way or not yet taken, %u is the most a "
+                               "connection may have: wait for one first",
+                               connection->jobs, connection->in_flight_max);
+    return GEMMD_OK;
+}
+
+gemmd_status gemmd_submit(gemmd *connection, const gemmd_product *product, gemmd_job *ret_job)
+{
+    struct request request = {.method = METHOD_GEMM};
+    cleanup(shipment_deinit) struct shipment shipment = {
+        .connection = connection, .product = product, .request = &request.body.gemm};
+    struct call *call;
+    gemmd_status status = check_submission(connection, 1, ret_job);
+
+    if (status == GEMMD_OK)
+        status = prepare(&shipment);
+    if (status == GEMMD_OK)
+        status = call_start(connection, &request, -1, &call);
     if (status != GEMMD_OK)
         return status;
-    return ship(connection, product, &request, ret_job);
+    entrust(&shipment, call);
+    *ret_job = call->id;
+    return GEMMD_OK;
+}
+
+/* --- many in one message --------------------------------------------------------------------- */
+
+struct convoy {
+    struct request_product requests[REQUEST_PRODUCTS_MAX];
+    struct shipment shipments[REQUEST_PRODUCTS_MAX];
+    size_t count;
+};
+
+static void convoy_freep(struct convoy **convoy)
+{
+    for (size_t i = 0; *convoy && i < (*convoy)->count; i++)
+        shipment_deinit(&(*convoy)->shipments[i]);
+    free(*convoy);
+}
+
+static gemmd_status
+load(gemmd *connection, const gemmd_product *products, size_t count, struct convoy *convoy)
+{
+    gemmd_status status = GEMMD_OK;
+
+    for (; convoy->count < count && status == GEMMD_OK; convoy->count++) {
+        struct shipment *shipment = &convoy->shipments[convoy->count];
+
+        *shipment = (struct shipment){
+            .connection = connection,
+            .product = &products[convoy->count],
+            .request = &convoy->requests[convoy->count].gemm,
+        };
+        status = prepare(shipment);
+    }
+    return status;
+}
+
+gemmd_status gemmd_submit_many(gemmd *connection,
+                               const gemmd_product *products,
+                               size_t count,
+                               gemmd_job *ret_jobs)
+{
+    cleanup(convoy_freep) struct convoy *convoy = NULL;
+    struct request request = {.method = METHOD_GEMM_MANY};
+    struct call *calls[REQUEST_PRODUCTS_MAX];
+    gemmd_status status = check_submission(connection, count, ret_jobs);
+
+    static_assert(GEMMD_SUBMIT_MANY_MAX == REQUEST_PRODUCTS_MAX, "as the daemon takes them");
+    if (status != GEMMD_OK || count == 0)
+        return status;
+    if (!products || count > REQUEST_PRODUCTS_MAX)
+        return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "count",
+                               "%zu products at %p; allowed are up to %d", count,
+                               (const void *)products, REQUEST_PRODUCTS_MAX);
+    convoy = calloc(1, sizeof(*convoy));
+    if (!convoy)
+        return connection_fail(connection, GEMMD_OUT_OF_MEMORY, "",
+                               "this process has no memory left");
+    status = load(connection, products, count, convoy);
+    if (status != GEMMD_OK)
+        return status;
+    request.body.many = (struct request_many){.products = convoy->requests, .count = count};
+    status = call_start_many(connection, &request, calls);
+    if (status != GEMMD_OK)
+        return status;
+    for (size_t i = 0; i < count; i++) {
+        entrust(&convoy->shipments[i], calls[i]);
+        ret_jobs[i] = calls[i]->id;
+    }
+    return GEMMD_OK;
 }

@@ -10,6 +10,7 @@
 #include "reply.h"
 #include "scan.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct field_range range_any = {0, UINT64_MAX};
@@ -175,6 +176,62 @@ static void decode_gemm(struct fields *fields, struct request *request)
     }
 }
 
+/* Each product by itself: a wrong one is refused alone. */
+static bool decode_product(const msgpack_object *object, struct request_product *product)
+{
+    struct request one = {.method = METHOD_GEMM};
+
+    product->fault = FAULT_NONE;
+    if (object->type != MSGPACK_OBJECT_MAP)
+        return false;
+
+    struct fields fields = {.map = &object->via.map, .prefix = "", .fault = &product->fault};
+
+    decode_gemm(&fields, &one);
+    product->gemm = one.body.gemm;
+    return true;
+}
+
+static void decode_many(struct fields *fields, struct request *request)
+{
+    struct request_many *many = &request->body.many;
+    const msgpack_object *object = fields_find(fields, "products");
+    const char *allowed = "an array of 1 to 32 maps, whose ids stay under 4294967295";
+    bool is_right = object && object->type == MSGPACK_OBJECT_ARRAY && object->via.array.size >= 1 &&
+                    object->via.array.size <= REQUEST_PRODUCTS_MAX &&
+                    request->id <= REPLY_ID_LAST - object->via.array.size;
+
+    static_assert(REQUEST_PRODUCTS_MAX == 32, "the sentence says so");
+    if (is_right) {
+        many->products = malloc(object->via.array.size * sizeof(*many->products));
+        if (!many->products) {
+            (void)fault_set(fields->fault, STATUS_OUT_OF_MEMORY, "products",
+                            "no memory for %u products", object->via.array.size);
+            return;
+        }
+        many->count = object->via.array.size;
+    }
+    for (size_t i = 0; is_right && i < many->count; i++)
+        is_right = decode_product(&object->via.array.ptr[i], &many->products[i]);
+    if (!is_right)
+        fields_refuse(fields, "products", object, allowed);
+}
+
+size_t request_count(const struct request *request)
+{
+    return request->method == METHOD_GEMM_MANY && request->body.many.count > 0
+               ? request->body.many.count
+               : 1;
+}
+
+void request_deinit(struct request *request)
+{
+    if (request->method != METHOD_GEMM_MANY)
+        return;
+    free(request->body.many.products);
+    request->body.many = (struct request_many){0};
+}
+
 /* --- buffers --------------------------------------------------------------------------------- */
 
 static bool is_name(const msgpack_object_str *text)
@@ -317,6 +374,7 @@ static const struct {
 } methods[METHOD_COUNT] = {
     [METHOD_HELLO] = {"hello", decode_hello},
     [METHOD_GEMM] = {"gemm", decode_gemm},
+    [METHOD_GEMM_MANY] = {"gemm_many", decode_many},
     [METHOD_CANCEL] = {"cancel", decode_cancel},
     [METHOD_BUFFER_CREATE] = {"buffer.create", decode_buffer_create},
     [METHOD_BUFFER_REGISTER] = {"buffer.register", decode_buffer_register},
@@ -420,11 +478,14 @@ int request_decode(const uint8_t *payload,
     const msgpack_object *part = unpacked.data.via.array.ptr;
 
     request.id = (uint32_t)part[1].via.u64;
+    request.method = METHOD_COUNT; /* until it is known */
     if (decode_method(&part[2], &request.method, &fault) && decode_params(&part[3], &map, &fault)) {
         struct fields fields = {.map = &map, .prefix = "", .fault = &fault};
 
         methods[request.method].decode(&fields, &request);
     }
+    if (fault.status != STATUS_OK)
+        request_deinit(&request);
 
     *ret_request = request;
     if (fault.status == STATUS_OK)

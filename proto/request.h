@@ -17,6 +17,7 @@
 enum method {
     METHOD_HELLO,           /* "hello": first message of a connection */
     METHOD_GEMM,            /* "gemm" */
+    METHOD_GEMM_MANY,       /* "gemm_many": several products in one message */
     METHOD_CANCEL,          /* "cancel": a request that has not started */
     METHOD_BUFFER_CREATE,   /* "buffer.create": device or host memory owned by the daemon */
     METHOD_BUFFER_REGISTER, /* "buffer.register": the client's memfd, as descriptor 0 */
@@ -63,6 +64,20 @@ struct request_gemm {
 
 #define REQUEST_DEADLINE_MAX (UINT64_C(1) << 53) /* us: 285 years, and still countable in ns */
 #define REQUEST_PRIORITY_MAX 1                   /* and -1: what a uid says of its own work */
+
+/* Products of one message: what a message costs is then 3 % of what they cost, and with all their
+ * fields they stay far under SCAN_VALUES_MAX. */
+#define REQUEST_PRODUCTS_MAX 32
+
+struct request_product {
+    struct request_gemm gemm;
+    struct fault fault; /* status set: this product is refused, the others are not */
+};
+
+struct request_many {
+    struct request_product *products; /* owned: request_deinit() */
+    size_t count;
+};
 
 enum buffer_kind {
     BUFFER_HOST = 1,
@@ -116,6 +131,7 @@ struct request {
         struct request_hello hello;
         uint32_t cancel;          /* a request's id */
         struct request_gemm gemm; /* also for explain */
+        struct request_many many;
         struct request_buffer buffer;
         struct request_copy copy;
         struct request_cache cache;
@@ -142,6 +158,11 @@ enum {
     REQUEST_E_REFUSED, /* a request with a bad field: answer `ret_fault`, go on. ret_request->id
                           is valid */
 };
+
+/* Requests in the message: 1, or the products of gemm_many. Their ids count up from `id`. */
+size_t request_count(const struct request *request);
+/* Frees what decoding allocated; also after a refusal. */
+void request_deinit(struct request *request);
 
 /* `payload` is one frame's payload. */
 int request_decode(const uint8_t *payload,

@@ -63,6 +63,17 @@ static void encode_gemm(struct pack *pack, const struct request_gemm *gemm)
         pack_signed(pack, "priority", gemm->priority);
 }
 
+static void encode_many(struct pack *pack, const struct request_many *many)
+{
+    pack_open_array(pack, "products");
+    for (size_t i = 0; i < many->count; i++) {
+        pack_open_map(pack, NULL);
+        encode_gemm(pack, &many->products[i].gemm);
+        pack_close(pack);
+    }
+    pack_close(pack);
+}
+
 static void encode_create(struct pack *pack, const struct request_buffer *buffer)
 {
     pack_string(pack, "kind", buffer->kind == BUFFER_DEVICE ? "device" : "host");
@@ -121,6 +132,9 @@ static void encode_body(struct pack *pack, const struct request *request)
     case METHOD_GEMM:
     case METHOD_EXPLAIN:
         encode_gemm(pack, &request->body.gemm);
+        return;
+    case METHOD_GEMM_MANY:
+        encode_many(pack, &request->body.many);
         return;
     case METHOD_CANCEL:
         pack_unsigned(pack, "request", request->body.cancel);

@@ -13,6 +13,7 @@ struct gemmd_completion;
 
 /* product.c */
 int product_request(struct session *session, const struct request *request, struct fault *fault);
+int product_many(struct session *session, const struct request *request, struct fault *fault);
 int product_explain(struct session *session, const struct request *request, struct fault *fault);
 
 /* cancel.c: what ends a job before it ran. */

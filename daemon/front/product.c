@@ -407,6 +407,35 @@ int product_request(struct session *session, const struct request *request, stru
     return error_trace(r);
 }
 
+/* Each product is answered by itself, as `session.in_flight` counts them. */
+int product_many(struct session *session, const struct request *request, struct fault *fault)
+{
+    const struct request_many *many = &request->body.many;
+
+    for (size_t i = 0; i < many->count; i++) {
+        const struct request one = {.id = request->id + (uint32_t)i,
+                                    .method = METHOD_GEMM,
+                                    .body.gemm = many->products[i].gemm};
+        int r = SESSION_E_FAULT;
+
+        /* An answer may have ended the session: the rest is dropped with it. */
+        if (!socket_is_open(&session->socket)) {
+            session->in_flight -= (uint32_t)(many->count - i);
+            return 0;
+        }
+        *fault = many->products[i].fault;
+        if (fault->status == STATUS_OK)
+            r = product_request(session, &one, fault);
+        if (r == SESSION_E_FAULT) {
+            session_answer_fault(session, one.id, fault);
+        } else if (r < 0) {
+            session->in_flight -= (uint32_t)(many->count - i - 1);
+            return error_trace(r);
+        }
+    }
+    return 0;
+}
+
 int product_explain(struct session *session, const struct request *request, struct fault *fault)
 {
     struct draft draft = {.session = session, .request = &request->body.gemm};

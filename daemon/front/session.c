@@ -76,6 +76,13 @@ void session_answer_fault(struct session *session, uint32_t id, const struct fau
     answer_encoded(session, r, &message, -1);
 }
 
+/* To each request of the message. */
+static void refuse_all(struct session *session, const struct request *request, struct fault *fault)
+{
+    for (size_t i = 0; i < request_count(request); i++)
+        session_answer_fault(session, request->id + (uint32_t)i, fault);
+}
+
 void session_answer_buffer(struct session *session,
                            uint32_t id,
                            const struct reply_buffer *reply,
@@ -132,6 +139,8 @@ static int handle(struct session *session, const struct request *request, int *f
         return hello(session, request, f);
     case METHOD_GEMM:
         return product_request(session, request, f);
+    case METHOD_GEMM_MANY:
+        return product_many(session, request, f);
     case METHOD_CANCEL:
         return cancel_request(session, request, f);
     case METHOD_EXPLAIN:
@@ -199,7 +208,7 @@ static void serve(struct session *session, const struct request *request, int *f
     int r;
 
     if (check_state(session, request, n_fds, &fault) != STATUS_OK) {
-        session_answer_fault(session, request->id, &fault);
+        refuse_all(session, request, &fault);
         return;
     }
     r = handle(session, request, fds, &fault);
@@ -253,7 +262,7 @@ static int park(struct session *session,
 static void
 receive(struct session *session, uint8_t *payload, size_t size, int *fds, size_t n_fds, bool again)
 {
-    struct request request;
+    cleanup(request_deinit) struct request request = {.method = METHOD_COUNT};
     struct fault fault;
     int r = request_decode(payload, size, &request, &fault);
 
@@ -263,15 +272,15 @@ receive(struct session *session, uint8_t *payload, size_t size, int *fds, size_t
         return;
     }
     if (!again) {
-        session->in_flight++;
-        session->server->stats.requests++;
+        session->in_flight += (uint32_t)request_count(&request);
+        session->server->stats.requests += request_count(&request);
     }
     if (r == REQUEST_E_REFUSED) {
         session_answer_fault(session, request.id, &fault);
     } else if (!again && must_park(session, &request)) {
         r = park(session, payload, size, fds, n_fds, &fault);
         if (r == SESSION_E_FAULT)
-            session_answer_fault(session, request.id, &fault);
+            refuse_all(session, &request, &fault);
         else if (r < 0)
             session_close(session, "no memory to park a request");
     } else {

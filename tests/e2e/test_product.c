@@ -206,3 +206,62 @@ Test(product, keeps_the_order_of_jobs_that_depend_on_each_other)
     gemmd_buffer_free(x);
     gemmd_buffer_free(identity);
 }
+
+Test(product, many_in_one_message_are_as_many_products)
+{
+    enum { MANY = GEMMD_SUBMIT_MANY_MAX };
+
+    gemmd_product products[MANY];
+    gemmd_job jobs[MANY];
+    float a[MANY], b = 3, d[MANY];
+    gemmd_buffer *sum = NULL;
+    float zero = 0, total = 0;
+
+    cr_assert_eq(gemmd_buffer_create(connection, GEMMD_DEVICE, 4, NULL, 0, &sum), GEMMD_OK);
+    cr_assert_eq(gemmd_buffer_write(sum, 0, &zero, 4), GEMMD_OK);
+    for (int i = 0; i < MANY; i++) {
+        a[i] = (float)i;
+        products[i] = (gemmd_product)GEMMD_PRODUCT_INIT;
+        products[i].input = GEMMD_FP32;
+        products[i].m = products[i].n = products[i].k = 1;
+        products[i].a.data = &a[i];
+        products[i].b.data = &b;
+        products[i].d.data = &d[i];
+        if (i % 2) { /* and those add up in one place, in order */
+            products[i].beta = 1;
+            products[i].c.buffer = products[i].d.buffer = sum;
+        }
+    }
+    products[4].a.ld = 0; /* wrong, and alone in that */
+    cr_assert_eq(gemmd_submit_many(connection, products, MANY, jobs), GEMMD_INVALID_ARGUMENT);
+    products[4].a.ld = GEMMD_DEFAULT;
+    cr_assert_eq(gemmd_submit_many(connection, products, MANY, jobs), GEMMD_OK, "%s",
+                 gemmd_last_error(connection)->message);
+    for (int i = MANY - 1; i >= 0; i--)
+        cr_assert_eq(gemmd_wait(connection, jobs[i], -1, NULL), GEMMD_OK, "%d: %s", i,
+                     gemmd_last_error(connection)->message);
+    cr_assert_eq(gemmd_buffer_read(sum, 0, &total, 4), GEMMD_OK);
+    for (int i = 0; i < MANY; i += 2)
+        cr_expect_eq(d[i], 3 * a[i]);
+    cr_expect_eq(total, 3.f * MANY / 2 * (MANY / 2));
+}
+
+Test(product, many_are_bounded_by_name)
+{
+    gemmd_product products[GEMMD_SUBMIT_MANY_MAX + 1];
+    gemmd_job jobs[GEMMD_SUBMIT_MANY_MAX + 1], one;
+
+    for (size_t i = 0; i < ARRAY_SIZE(products); i++) {
+        products[i] = (gemmd_product)GEMMD_PRODUCT_INIT;
+        products[i].input = GEMMD_FP32;
+    }
+    cr_expect_eq(gemmd_submit_many(connection, products, ARRAY_SIZE(products), jobs),
+                 GEMMD_INVALID_ARGUMENT);
+    cr_expect_str_eq(gemmd_last_error(connection)->argument, "count");
+    cr_expect_eq(gemmd_submit_many(connection, products, 0, jobs), GEMMD_OK);
+    /* In flight they count one by one. */
+    for (int i = 0; i < 256 / GEMMD_SUBMIT_MANY_MAX; i++)
+        cr_assert_eq(gemmd_submit_many(connection, products, GEMMD_SUBMIT_MANY_MAX, jobs),
+                     GEMMD_OK);
+    cr_expect_eq(gemmd_submit(connection, products, &one), GEMMD_LIMIT);
+}

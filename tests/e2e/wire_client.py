@@ -199,6 +199,23 @@ def check_turns(connection):
     expect(connection.call("cancel", {"request": 4294967294}) == {"cancelled": False}, "cancel")
 
 
+def check_many(connection):
+    """One message, a reply for each product by its own id; a wrong one is refused alone."""
+    good = {**SHAPE, "a": {"data": A}, "b": {"data": B}}
+    first = connection.send("gemm_many", {"products": [good, {**good, "m": -1}, good]})
+    expect(connection.wait(first)[0]["data"] == D, "first of many")
+    try:
+        connection.wait(first + 1)
+        raise Wrong("a product with m = -1 was taken")
+    except Refused as refusal:
+        expect(refusal.argument == "m", f"{refusal}")
+    expect(connection.wait(first + 2)[0]["data"] == D, "last of many")
+    connection.next_id = first + 3
+    connection.refused(INVALID_ARGUMENT, "products", "gemm_many", {"products": []})
+    connection.refused(INVALID_ARGUMENT, "products", "gemm_many", {"products": [good] * 33})
+    connection.refused(INVALID_ARGUMENT, "products", "gemm_many", {"products": [1]})
+
+
 def check_empty(connection):
     connection.call("gemm", {"dtype": "fp32", "m": 0, "n": 2, "k": 3})
     result = connection.call("gemm", {"dtype": "fp32", "m": 2, "n": 2, "k": 0})
@@ -317,8 +334,8 @@ def main():
     path = sys.argv[1]
     check_hello_comes_first(path)
     connection = say_hello(path)
-    for check in (check_inline, check_options, check_turns, check_empty, check_memfd,
-                  check_device_buffer, check_bad_requests, check_reports):
+    for check in (check_inline, check_options, check_turns, check_many, check_empty,
+                  check_memfd, check_device_buffer, check_bad_requests, check_reports):
         check(connection)
     check_shared_buffer(path, connection)
     check_malformed(path)

@@ -381,6 +381,14 @@ static void serve(struct fake_daemon *daemon, const struct request *request, int
     case METHOD_GEMM:
         product(daemon, request);
         break;
+    case METHOD_GEMM_MANY:
+        for (uint32_t i = 0; i < request->body.many.count; i++) {
+            struct request one = {.id = request->id + i, .method = METHOD_GEMM};
+
+            one.body.gemm = request->body.many.products[i].gemm;
+            product(daemon, &one);
+        }
+        break;
     case METHOD_BUFFER_CREATE:
         create(daemon, request);
         break;
@@ -431,6 +439,7 @@ static void serve_connection(struct fake_daemon *daemon)
         must(request_decode(payload, header.length, &request, &fault) == 0, "request");
         atomic_fetch_add(&daemon->requests[request.method], 1);
         serve(daemon, &request, fd);
+        request_deinit(&request);
         free(payload);
         fd_closep(&fd);
     }

@@ -127,3 +127,76 @@ Test(request_encode, is_not_encoded_over_the_frames_bound)
     cr_expect_null(message.bytes);
     free(data);
 }
+
+/* --- many in one message --------------------------------------------------------------------- */
+
+static struct request_product small_product(int64_t m)
+{
+    return (struct request_product){
+        .gemm.problem = {.input = DTYPE_FP32, .output = DTYPE_FP32, .m = m, .batch = 1}};
+}
+
+static int
+decode_many(size_t count, uint32_t id, int64_t m_of_last, struct request *ret, struct fault *fault)
+{
+    static struct request_product products[REQUEST_PRODUCTS_MAX + 1];
+    struct request given = {.id = id, .method = METHOD_GEMM_MANY};
+    struct message message = MESSAGE_NULL;
+    int r;
+
+    for (size_t i = 0; i < count; i++)
+        products[i] = small_product(i + 1 == count ? m_of_last : (int64_t)i);
+    given.body.many = (struct request_many){products, count};
+    cr_assert_eq(request_encode(&given, 0, &message), 0);
+    r = request_decode(message.bytes + FRAME_HEADER_SIZE, message.size - FRAME_HEADER_SIZE, ret,
+                       fault);
+    message_deinit(&message);
+    return r;
+}
+
+Test(request_encode, many_products_come_back_in_order)
+{
+    struct fault fault = FAULT_NONE;
+    struct request got;
+
+    cr_assert_eq(decode_many(REQUEST_PRODUCTS_MAX, 5, 99, &got, &fault), 0, "%s", fault.message);
+    cr_assert_eq(request_count(&got), REQUEST_PRODUCTS_MAX);
+    for (int i = 0; i < REQUEST_PRODUCTS_MAX; i++) {
+        cr_expect_eq(got.body.many.products[i].fault.status, STATUS_OK);
+        cr_expect_eq(got.body.many.products[i].gemm.problem.m,
+                     i + 1 == REQUEST_PRODUCTS_MAX ? 99 : i);
+    }
+    request_deinit(&got);
+    cr_expect_eq(request_count(&got), 1);
+}
+
+Test(request_encode, a_wrong_product_among_many_is_refused_alone)
+{
+    struct fault fault = FAULT_NONE;
+    struct request got;
+
+    cr_assert_eq(decode_many(3, 5, -1, &got, &fault), 0);
+    cr_expect_eq(got.body.many.products[0].fault.status, STATUS_OK);
+    cr_expect_eq(got.body.many.products[1].fault.status, STATUS_OK);
+    cr_expect_eq(got.body.many.products[2].fault.status, STATUS_INVALID_ARGUMENT);
+    cr_expect_str_eq(got.body.many.products[2].fault.argument, "m");
+    request_deinit(&got);
+}
+
+Test(request_encode, none_or_too_many_products_are_refused_as_one)
+{
+    static const struct {
+        size_t count;
+        uint32_t id;
+    } cases[] = {{0, 5}, {REQUEST_PRODUCTS_MAX + 1, 5}, {2, UINT32_MAX - 1}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct fault fault = FAULT_NONE;
+        struct request got;
+
+        cr_expect_eq(decode_many(cases[i].count, cases[i].id, 1, &got, &fault), REQUEST_E_REFUSED);
+        cr_expect_str_eq(fault.argument, "products");
+        cr_expect_eq(request_count(&got), 1);
+        request_deinit(&got);
+    }
+}
