@@ -241,8 +241,8 @@ static enum status choose(const struct draft *draft, struct plan *ret_plan, stru
 
         offset[role] = operand->kind == OPERAND_BUFFER ? operand->offset : 0;
     }
-    return plan_choose(&draft->problem, offset, &draft->session->server->device, ret_plan,
-                       ret_fault);
+    return plans_choose(&draft->session->server->plans, &draft->problem, offset,
+                        &draft->session->server->device, ret_plan, ret_fault);
 }
 
 static int charge(struct draft *draft, struct fault *fault)

@@ -39,6 +39,7 @@ static void note_device(struct server *server)
         /* Two transfers per clock. */
         .memory_bytes_per_second = device->memory_clock_khz * 2e3 * device->memory_bus_bits / 8,
     };
+    plans_forget(&server->plans);
 }
 
 static void worker_started(struct worker_process *worker)

@@ -16,14 +16,13 @@
 #include "kernel.h"
 #include "listener.h"
 #include "options.h"
+#include "plans.h"
 #include "queue.h"
 #include "quota.h"
 #include "session.h"
 #include "staging.h"
 #include "stats.h"
 #include "worker_process.h"
-
-#include "../plan/plan.h"
 
 enum server_state {
     SERVER_RUNNING,
@@ -53,6 +52,7 @@ struct server {
     struct list prewarms; /* compiles that a session waits for: report_cache.c */
     uint32_t session_count;
     struct plan_device device; /* valid once worker.is_device_known */
+    struct plans plans;        /* for it */
     uint64_t started_ns;
     uint64_t drain_ns, answered_ns; /* draining began; the last request was answered */
     uint64_t deadline_ns;           /* when `deadline` is due; 0: not armed */
