@@ -148,6 +148,41 @@ static const char *take_compilers(struct options *options, const char *text)
     return is_right ? NULL : "a number from 1 to 64";
 }
 
+/* One "UID=WEIGHT"; false when it is none. */
+static bool weight_from_text(const char *text, size_t length, struct quota_weight *ret_weight)
+{
+    char entry[32], *equals;
+    uint64_t uid, weight;
+
+    if (length >= sizeof(entry))
+        return false;
+    memcpy(entry, text, length);
+    entry[length] = '\0';
+    equals = strchr(entry, '=');
+    if (!equals)
+        return false;
+    *equals = '\0';
+    if (!number_from_text(entry, 10, UINT32_MAX - 1, &uid) ||
+        !number_from_text(equals + 1, 10, QUOTA_WEIGHT_MOST, &weight) || weight == 0)
+        return false;
+    *ret_weight = (struct quota_weight){.uid = (uid_t)uid, .weight = (uint32_t)weight};
+    return true;
+}
+
+static const char *take_weights(struct options *options, const char *text)
+{
+    static_assert(QUOTA_WEIGHTS_MAX == 64 && QUOTA_WEIGHT_MOST == 1000, "the sentence says so");
+    options->weight_count = 0;
+    for (const char *end; *text; text = *end ? end + 1 : end) {
+        end = strchrnul(text, ',');
+        if (options->weight_count == QUOTA_WEIGHTS_MAX ||
+            !weight_from_text(text, (size_t)(end - text), &options->weights[options->weight_count]))
+            return "UID=WEIGHT[,UID=WEIGHT...]: numbers, weights from 1 to 1000, at most 64 uids";
+        options->weight_count++;
+    }
+    return NULL;
+}
+
 static const char *take_ready_fd(struct options *options, const char *text)
 {
     uint64_t fd;
@@ -176,6 +211,8 @@ static const struct option_entry entries[] = {
      "of a job that hangs, at least; 2, on the CPU none", take_job_seconds},
     {"compilers", "GEMMD_COMPILERS", "N", "compile children at most; half the processors",
      take_compilers},
+    {"weights", "GEMMD_WEIGHTS", "UID=N,...", "parts of device time for uids; others weigh 1",
+     take_weights},
     {"ready-fd", NULL, "FD", "gets a byte once requests are served", take_ready_fd},
 };
 

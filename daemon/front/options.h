@@ -9,6 +9,7 @@
 #include "../core/log.h"
 #include "../core/socket_path.h"
 #include "../core/std.h"
+#include "quota.h"
 #include <sys/types.h>
 
 struct options {
@@ -23,7 +24,9 @@ struct options {
     uint64_t compile_bytes;
     double job_seconds; /* 0: as the device has it (queue.h) */
     uint64_t compilers; /* children at most */
-    int ready_fd;       /* gets one byte and is closed once requests are served; -1: none */
+    struct quota_weight weights[QUOTA_WEIGHTS_MAX];
+    size_t weight_count;
+    int ready_fd; /* gets one byte and is closed once requests are served; -1: none */
     char socket_buffer[SOCKET_PATH_MAX + 1];
 };
 

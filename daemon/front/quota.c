@@ -45,6 +45,15 @@ static struct account *account_find(struct quota *quota, uid_t uid)
     return NULL;
 }
 
+static double weight_of(const struct quota *quota, uid_t uid)
+{
+    for (size_t i = 0; i < quota->weight_count; i++) {
+        if (quota->weights[i].uid == uid)
+            return quota->weights[i].weight;
+    }
+    return 1;
+}
+
 static struct account *account_new(struct quota *quota, uid_t uid)
 {
     struct account *account = calloc(1, sizeof(*account));
@@ -53,7 +62,7 @@ static struct account *account_new(struct quota *quota, uid_t uid)
         return NULL;
     account->quota = quota;
     account->uid = uid;
-    share_init(&account->share, 1);
+    share_init(&account->share, weight_of(quota, uid));
     flow_init(&account->orphans);
     list_init(&account->debt_link);
     for (size_t i = 0; i < QUOTA_PRIORITIES; i++)

@@ -26,8 +26,19 @@ enum quota_resource {
 
 #define QUOTA_PRIORITIES 3 /* -1, 0, 1: among jobs of one uid */
 
+#define QUOTA_WEIGHTS_MAX 64   /* uids that are named; all others weigh 1 */
+#define QUOTA_WEIGHT_MOST 1000 /* so that the others still get a turn per second */
+
+/* Of device time, against other uids that want it. */
+struct quota_weight {
+    uid_t uid;
+    uint32_t weight;
+};
+
 struct quota {
     struct list accounts;
+    const struct quota_weight *weights; /* borrowed */
+    size_t weight_count;
     uint64_t limits[QUOTA_COUNT];
     uint64_t used[QUOTA_COUNT]; /* all uids together */
 };

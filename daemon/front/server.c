@@ -320,6 +320,8 @@ int server_new(struct server **ret_server, const struct options *options)
     list_init(&server->prewarms);
     quota_init(&server->quota);
     fit_quota(&server->quota);
+    server->quota.weights = options->weights;
+    server->quota.weight_count = options->weight_count;
     r = uv_loop_init(&server->loop);
     if (r == 0)
         r = init_compiler(server);

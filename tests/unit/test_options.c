@@ -1,6 +1,7 @@
 #include "../../daemon/front/options.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,6 +87,13 @@ Test(options, refuses_what_is_out_of_range_and_names_it)
         {"--compile-time-limit", "0"},
         {"--compile-time-limit", "nan"},
         {"--job-time-limit", "-1"},
+        {"--weights", "1000"},
+        {"--weights", "1000=0"},
+        {"--weights", "1000=1001"},
+        {"--weights", "=1"},
+        {"--weights", "4294967295=1"},
+        {"--weights", "1=1,,2=2"},
+        {"--weights", "joe=2"},
         {"--job-time-limit", "1s"},
         {"--ready-fd", "900"},
         {"--compile-memory-limit", "1"},
@@ -97,6 +105,25 @@ Test(options, refuses_what_is_out_of_range_and_names_it)
         cr_expect_not_null(strstr(message, wrong[i][0]), "%s", message);
         cr_expect_not_null(strstr(message, "allowed"), "%s", message);
     }
+}
+
+Test(options, reads_weights_of_uids)
+{
+    cr_assert_eq(parse("--weights", "1000=4,0=1000"), 0, "%s", message);
+    cr_expect_eq(options.weight_count, 2);
+    cr_expect(options.weights[0].uid == 1000 && options.weights[0].weight == 4);
+    cr_expect(options.weights[1].uid == 0 && options.weights[1].weight == 1000);
+}
+
+Test(options, takes_as_many_weights_as_the_limit_says)
+{
+    char text[2048] = "";
+
+    for (size_t i = 0; i < QUOTA_WEIGHTS_MAX; i++)
+        (void)snprintf(text + strlen(text), sizeof(text) - strlen(text), "%zu=2,", i);
+    cr_expect_eq(parse("--weights", text), 0);
+    (void)strcat(text, "1000=2");
+    cr_expect_eq(parse("--weights", text), OPTIONS_E_USAGE);
 }
 
 Test(options, a_wrong_environment_variable_is_named)
