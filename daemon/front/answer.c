@@ -18,10 +18,9 @@ static int encode_product(const struct job *job,
         .device_ns = completion->finished_ns - MIN(completion->started_ns, completion->finished_ns),
         .compile_seconds = job->awaits_kernel && job->kernel ? job->kernel->compile_seconds : 0,
     };
-    char text[CONFIG_TEXT_MAX];
 
-    config_to_text(&job->config, text);
-    (void)snprintf(reply.configuration, sizeof(reply.configuration), "%s", text);
+    static_assert(sizeof(reply.configuration) >= CONFIG_TEXT_MAX, "every text fits");
+    config_to_text(&job->config, reply.configuration);
     if (!d->buffer) {
         reply.data = staging_data(&d->staging);
         reply.size = d->span;
