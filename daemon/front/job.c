@@ -204,6 +204,17 @@ void job_command(const struct job *job, struct gemmd_command *ret_command)
 
 /* --- slices ---------------------------------------------------------------------------------- */
 
+void job_count_tiles(struct job *job, uint64_t tiles, uint32_t multiprocessors)
+{
+    uint64_t cluster = MAX((uint64_t)job->config.cluster_m * job->config.cluster_n, 1u);
+    struct config_resources resources;
+
+    config_resources(&job->config, &resources);
+    job->tiles = tiles / cluster + (tiles % cluster != 0);
+    job->wave_tiles =
+        MAX((uint64_t)multiprocessors * resources.ctas_per_multiprocessor / cluster, 1u);
+}
+
 void job_slice(struct job *job, double seconds)
 {
     double waves;

@@ -65,7 +65,8 @@ struct job {
     double estimate_seconds;  /* the same, corrected by what was measured: queue_submit() */
     uint64_t estimate_class;
 
-    /* Slices. Tiles are counted as the kernel does; `tiles` is 0 for what cannot be sliced. */
+    /* Slices. Tiles are counted as the kernel does, in what a cluster computes together; `tiles` is
+     * 0 for what cannot be sliced. */
     uint64_t tiles, wave_tiles; /* in all; what the device computes at once */
     uint64_t slice_tiles;       /* of a slice; 0: one command for all */
     uint64_t tiles_done, tiles_committed;
@@ -103,6 +104,8 @@ void job_command(const struct job *job, struct gemmd_command *ret_command);
 
 /* --- slices ---------------------------------------------------------------------------------- */
 
+/* Makes a job one that can be cut: `tiles` are what its CTAs compute, in all. */
+void job_count_tiles(struct job *job, uint64_t tiles, uint32_t multiprocessors);
 /* Cuts a job that takes longer than `seconds` into slices of about that, in whole waves, so that
  * only the last one leaves multiprocessors idle. A suspect is never cut: one ordinary launch. */
 void job_slice(struct job *job, double seconds);

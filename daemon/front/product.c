@@ -319,7 +319,6 @@ static int start(struct draft *draft, const struct plan *plan)
 {
     struct server *server = draft->session->server;
     struct job *job = draft->job;
-    struct config_resources resources;
     int r = stage_all(draft);
 
     if (r < 0)
@@ -329,10 +328,7 @@ static int start(struct draft *draft, const struct plan *plan)
     job->predicted_seconds = plan->predicted_seconds + transfer_seconds(draft);
     /* BLAS takes no part of a product. */
     if (plan->config.family != CONFIG_CPU) {
-        config_resources(&plan->config, &resources);
-        job->tiles = plan->tiles;
-        job->wave_tiles =
-            (uint64_t)server->device.multiprocessors * resources.ctas_per_multiprocessor;
+        job_count_tiles(job, plan->tiles, server->device.multiprocessors);
         r = kernels_want(&server->kernels, &plan->config, &job->kernel);
         if (r < 0)
             return error_trace(r);

@@ -48,9 +48,10 @@ struct gemmd_job {
     gemmd_u32 input, output; /* enum dtype of daemon/core/dtype.h */
     gemmd_u32 flags;
     gemmd_u32 reserved0;
-    gemmd_u64 first_tile, tile_count; /* a slice of the tile range; tile_count 0: all of it */
-    gemmd_u64 workspace;              /* device address, for configurations that need one */
-    gemmd_u64 bias;                   /* reserved for the fused epilogue; 0 */
+    gemmd_u64 first_tile,
+        tile_count;      /* a slice of the tiles, in what a cluster computes; count 0: the rest */
+    gemmd_u64 workspace; /* device address, for configurations that need one */
+    gemmd_u64 bias;      /* reserved for the fused epilogue; 0 */
     gemmd_u64 reserved1[8];
 };
 

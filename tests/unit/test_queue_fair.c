@@ -208,6 +208,26 @@ Test(queue_fair, slices_of_a_large_job_cover_its_tiles_once_and_end_in_one_answe
     cr_expect_eq(ended_count, 1);
 }
 
+Test(queue_fair, tiles_are_counted_in_clusters)
+{
+    struct config configs[CONFIG_LIST_MAX];
+    struct job *job = job_new();
+    uint64_t wave;
+
+    cr_assert_gt(config_list(90, configs), 0);
+    job->config = configs[0];
+    job->config.cluster_m = job->config.cluster_n = 1;
+    job_count_tiles(job, 1001, 132);
+    wave = job->wave_tiles;
+    cr_expect_eq(job->tiles, 1001);
+    cr_expect_eq(wave % 132, 0);
+    job->config.cluster_m = 2;
+    job_count_tiles(job, 1001, 132);
+    cr_expect_eq(job->tiles, 501);
+    cr_expect_eq(job->wave_tiles, wave / 2);
+    (void)job_free(job);
+}
+
 Test(queue_fair, a_small_job_waits_for_two_slices_of_a_large_one_at_most)
 {
     uint64_t large = submit(&session_a, product(1, 0, 1, 1, 9000, 1)), small;
