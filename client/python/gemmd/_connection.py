@@ -213,7 +213,10 @@ class Connection:
         element_type = _type_of(np.uint8 if dtype is None else dtype)
         session = self._session
         mapping = session.obtain(
-            session.library.gemmd_buffer_open, _check_name(name), bool(writable)
+            session.library.gemmd_buffer_open,
+            _check_name(name),
+            bool(writable),
+            is_named=True,
         )
         memory = memory_of(session, mapping, writable)
         if shape is None:
@@ -236,7 +239,12 @@ class Connection:
     def _create(self, kind: int, size: int, name: Optional[str], mode: int) -> Any:
         session = self._session
         return session.obtain(
-            session.library.gemmd_buffer_create, kind, size, _check_name(name), mode
+            session.library.gemmd_buffer_create,
+            kind,
+            size,
+            _check_name(name),
+            mode,
+            is_named=name is not None,
         )
 
     # --- questions --------------------------------------------------------------------------

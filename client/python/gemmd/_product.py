@@ -159,13 +159,18 @@ def _common(a: Element, b: Element) -> Element:
 
 def _output(arguments: Arguments, element: Element, out: Optional[Operand]) -> Element:
     """The output type: named, else out's, else the input's own (int32 for int8)."""
+    own = Element.INT32 if element is Element.INT8 else element
     if arguments.out_dtype is not None:
         return parse(arguments.out_dtype, "out_dtype")
-    if out is None:
-        return Element.INT32 if element is Element.INT8 else element
-    if out.element is None and out.array.dtype == np.uint16:
-        return Element.BF16
-    return _known(out)
+    if out is None or holds(out.array.dtype, own):
+        return own
+    if element in (Element.BF16, Element.FP16) and holds(out.array.dtype, Element.FP32):
+        return Element.FP32
+    raise InvalidArgument(
+        f"it is {out.array.dtype.name}; the product of {element.name.lower()} is "
+        f"{own.name.lower()}" + (" or fp32" if element in (Element.BF16, Element.FP16) else ""),
+        "out",
+    )
 
 
 def _new_type(output: Element, a: Operand) -> np.dtype:

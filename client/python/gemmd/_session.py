@@ -64,6 +64,7 @@ class Session:
         self._pending: dict[int, Future] = {}  # by job, oldest first
         self._freed: collections.deque[int] = collections.deque()  # buffers that nobody uses
         self._buffers: set[int] = set()  # the library's handles that are not freed
+        self._named: set[int] = set()  # of those, whose name must outlive the session
         self._mappings: list[Mapping] = []  # by address; replaced, never changed
 
         self._state = threading.Lock()  # of the next two; nothing is called under it
@@ -135,7 +136,9 @@ class Session:
 
     # --- buffers ----------------------------------------------------------------------------
 
-    def obtain(self, function: Callable[..., int], *arguments: Any) -> Mapping:
+    def obtain(
+        self, function: Callable[..., int], *arguments: Any, is_named: bool
+    ) -> Mapping:
         """A buffer from one of the library's functions; address 0 when it is not mapped."""
         buffer = ctypes.c_void_p()
         self.check()
@@ -152,6 +155,8 @@ class Session:
                 handle,
             )
             self._buffers.add(handle)
+            if is_named:
+                self._named.add(handle)
             if mapping.address:
                 self._mappings = sorted([*self._mappings, mapping])
         self._bury()
@@ -194,9 +199,12 @@ class Session:
             self._shut()
 
     def _free(self, buffer: int) -> None:
-        if buffer in self._buffers:
-            self._buffers.remove(buffer)
-            self.library.gemmd_buffer_free(buffer)
+        """Freeing gives up a name and closing does not: after close() that is left to the library."""
+        if buffer not in self._buffers or (buffer in self._named and not self.is_open):
+            return
+        self._buffers.remove(buffer)
+        self._named.discard(buffer)
+        self.library.gemmd_buffer_free(buffer)
 
     # --- products ---------------------------------------------------------------------------
 
@@ -260,13 +268,14 @@ class Session:
         poller.register(self._descriptor(), select.POLLIN)
         return bool(poller.poll(0))
 
-    def _take_in(self, wanted: Optional[Future], seconds: float) -> None:
+    def _take_in(self, wanted: Optional[Future], seconds: float) -> list[Future]:
         """Settles `wanted` if it is done within so long. If not, all that are done, since the
-        descriptor stays readable while answers wait to be taken."""
+        descriptor stays readable while answers wait to be taken. Returns those settled whose
+        callbacks are to be called, by a thread that holds nothing: they may wait themselves."""
         settled = []
         with self._lock:
             if not self.is_open:
-                return
+                return []
             if wanted is not None and not wanted._is_done and self._take(wanted, seconds):
                 settled.append(wanted)
             if wanted is None or not wanted._is_done:
@@ -275,17 +284,19 @@ class Session:
                         settled.append(future)
                     elif not self._is_readable():
                         break
-        self._announce(settled)
+        self._wake_followers(settled)
         self._bury()
+        return [future for future in settled if future._callbacks]
 
-    def _announce(self, settled: list[Future]) -> None:
-        if not settled:
-            return
-        with self._state:
-            for waiter, future in self._waiters.items():
-                if future._is_done:
-                    waiter.set()
-        for future in settled:
+    def _wake_followers(self, settled: list[Future]) -> None:
+        if settled:
+            with self._state:
+                for waiter, future in self._waiters.items():
+                    if future._is_done:
+                        waiter.set()
+
+    def take_in(self, wanted: Optional[Future] = None) -> None:
+        for future in self._take_in(wanted, 0):
             future._announce()
 
     # --- waiting ----------------------------------------------------------------------------
@@ -295,7 +306,7 @@ class Session:
         if self.pid != os.getpid() or not self._lock.acquire(blocking=False):
             return
         self._lock.release()
-        self._take_in(future, 0)
+        self.take_in(future)
 
     def wait(self, future: Future, timeout: Optional[float]) -> bool:
         """False when the time is over first."""
@@ -304,13 +315,13 @@ class Session:
             if self.pid != os.getpid():
                 self.check()
             if time.monotonic() >= deadline:
-                self._take_in(future, 0)
+                self.take_in(future)
                 return future._is_done
             self._lead_or_follow(future, deadline)
         return True
 
     def _lead_or_follow(self, future: Future, deadline: float) -> None:
-        waiter = None
+        waiter, settled = None, []
         with self._state:
             if self._is_led:
                 waiter = threading.Event()
@@ -319,7 +330,7 @@ class Session:
                 self._is_led = True
         try:
             if waiter is None:
-                self._lead(future, deadline)
+                settled = self._lead(future, deadline)
             elif not future._is_done:
                 seconds = deadline - time.monotonic()
                 waiter.wait(max(0.0, seconds) if seconds < threading.TIMEOUT_MAX else None)
@@ -331,15 +342,20 @@ class Session:
                     del self._waiters[waiter]
                 if not self._is_led and self._waiters:  # who leads next
                     next(iter(self._waiters)).set()
+        for one in settled:
+            one._announce()
 
-    def _lead(self, future: Future, deadline: float) -> None:
-        self._take_in(future, max(0.0, min(SPIN_SECONDS, deadline - time.monotonic())))
-        if future._is_done:
-            return
+    def _lead(self, future: Future, deadline: float) -> list[Future]:
+        """Until the future is done, it is too late, or there are callbacks to call."""
+        seconds = max(0.0, min(SPIN_SECONDS, deadline - time.monotonic()))
+        settled = self._take_in(future, seconds)
+        if future._is_done or settled:
+            return settled
         poller = self._poller()
-        while not future._is_done and (left := deadline - time.monotonic()) > 0:
+        while not (future._is_done or settled) and (left := deadline - time.monotonic()) > 0:
             poller.poll(None if left > 1e6 else math.ceil(left * 1e3))
-            self._take_in(future, 0)
+            settled = self._take_in(future, 0)
+        return settled
 
     def _poller(self) -> select.poll:
         with self._lock:
@@ -360,9 +376,9 @@ class Session:
             fd = self._descriptor()
         self._readers[loop] = self._readers.get(loop, 0) + 1
         if self._readers[loop] == 1:
-            loop.add_reader(fd, self._take_in, None, 0)
+            loop.add_reader(fd, self.take_in)
         try:
-            self._take_in(None, 0)
+            self.take_in()
             yield
         finally:
             self._readers[loop] -= 1
@@ -387,8 +403,10 @@ class Session:
             abandoned = self._end()
             if self._wake >= 0:
                 os.eventfd_write(self._wake, 1)
-        self._announce(abandoned)
+        self._wake_followers(abandoned)
         self._bury()
+        for future in abandoned:
+            future._announce()
 
     def _end(self) -> list[Future]:
         """Under the lock: the session is over but for memory that arrays use."""
@@ -411,6 +429,7 @@ class Session:
 
     def _shut(self) -> None:
         self._buffers.clear()
+        self._named.clear()
         if self._handle is not None:
             handle, self._handle = self._handle, None
             self.library.gemmd_close(handle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -32,6 +33,13 @@ def _daemon_environment() -> dict[str, str]:
     return environment
 
 
+_prctl = ctypes.CDLL(None).prctl
+
+
+def _end_with_this_process() -> None:
+    _prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
 class Daemon:
     """Its own directory, socket and cache, on $GEMMD_TEST_DEVICE (cpu when unset)."""
 
@@ -47,7 +55,8 @@ class Daemon:
             self.process = subprocess.Popen(
                 [DAEMON, "--socket", self.socket, "--device", DEVICE, "--ready-fd", str(told),
                  "--cache", os.path.join(self.directory, "cache"), *self.arguments],
-                stderr=log, pass_fds=[told], env=_daemon_environment())
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[told],
+                env=_daemon_environment(), preexec_fn=_end_with_this_process)
         os.close(told)
         byte = os.read(ready, 1)
         os.close(ready)
