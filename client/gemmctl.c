@@ -27,6 +27,9 @@ static const struct command commands[] = {
         "      --dtype TYPE     bf16, fp16, fp32, fp64 or int8; default A's. Files of another\n"
         "                       floating type are rounded to it; bf16 names '<u2' data\n"
         "      --out-dtype TYPE type of C and D; default the input's, int32 for int8\n"
+        "      --deadline SECONDS\n"
+        "                       what has not started by then is not run\n"
+        "      --priority N     -1, 0 or 1, among this user's products\n"
         "      --verify         hold D against a reference; exit 1 when it is outside the bound\n",
     },
     {

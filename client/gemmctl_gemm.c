@@ -21,11 +21,13 @@ enum {
     OPTION_DTYPE,
     OPTION_OUT_DTYPE,
     OPTION_VERIFY,
+    OPTION_DEADLINE,
+    OPTION_PRIORITY,
 };
 
 struct arguments {
     const char *path[OPERAND_COUNT]; /* NULL: not given */
-    double alpha, beta;
+    double alpha, beta, deadline, priority;
     bool has_beta, trans_a, trans_b, verify;
     enum dtype input, output;
 };
@@ -68,6 +70,10 @@ static int take_option(const struct gemmctl *ctl, int option, struct arguments *
         return ctl_parse_dtype(ctl, "--dtype", optarg, &arguments->input);
     case OPTION_OUT_DTYPE:
         return ctl_parse_dtype(ctl, "--out-dtype", optarg, &arguments->output);
+    case OPTION_DEADLINE:
+        return ctl_parse_real(ctl, "--deadline", optarg, &arguments->deadline);
+    case OPTION_PRIORITY:
+        return ctl_parse_real(ctl, "--priority", optarg, &arguments->priority);
     default:
         arguments->verify = true;
         return CTL_OK;
@@ -86,6 +92,8 @@ static int take_arguments(struct gemmctl *ctl, int argc, char **argv, struct arg
         {"dtype", required_argument, NULL, OPTION_DTYPE},
         {"out-dtype", required_argument, NULL, OPTION_OUT_DTYPE},
         {"verify", no_argument, NULL, OPTION_VERIFY},
+        {"deadline", required_argument, NULL, OPTION_DEADLINE},
+        {"priority", required_argument, NULL, OPTION_PRIORITY},
         CTL_COMMON_OPTIONS,
     };
     int option;
@@ -101,6 +109,8 @@ static int take_arguments(struct gemmctl *ctl, int argc, char **argv, struct arg
     }
     if (!ret->path[OPERAND_D])
         return ctl_usage(ctl, "-o D.npy is missing");
+    if (ret->priority != -1 && ret->priority != 0 && ret->priority != 1)
+        return ctl_usage(ctl, "--priority is %g; allowed: -1, 0 and 1", ret->priority);
     if (!ret->path[OPERAND_C] && ret->has_beta && ret->beta != 0)
         return ctl_usage(ctl, "--beta %g needs --c C.npy", ret->beta);
     if (!ret->has_beta)
@@ -314,7 +324,10 @@ static int load_all(struct gemmctl *ctl, const struct arguments *arguments, stru
 
 /* --- the product ----------------------------------------------------------------------------- */
 
-static int multiply(struct gemmctl *ctl, struct work *work, gemmd_result *ret_result)
+static int multiply(struct gemmctl *ctl,
+                    const struct arguments *arguments,
+                    struct work *work,
+                    gemmd_result *ret_result)
 {
     const struct problem *problem = &work->problem;
     bool is_batch = false;
@@ -329,6 +342,8 @@ static int multiply(struct gemmctl *ctl, struct work *work, gemmd_result *ret_re
                 &work->array[OPERAND_D], &fault))
         return ctl_fail(ctl, "D: %s", fault.message);
     ctl_product(problem, &product);
+    product.deadline_seconds = arguments->deadline;
+    product.priority = (int)arguments->priority;
     product.a.data = work->array[OPERAND_A].data;
     product.b.data = work->array[OPERAND_B].data;
     product.c.data = work->array[OPERAND_C].data;
@@ -393,7 +408,7 @@ int ctl_gemm(struct gemmctl *ctl, int argc, char **argv)
     if (status == CTL_OK)
         status = ctl_connect(ctl);
     if (status == CTL_OK)
-        status = multiply(ctl, &work, &result);
+        status = multiply(ctl, &arguments, &work, &result);
     if (status != CTL_OK)
         return status;
     if (npy_write(arguments.path[OPERAND_D], &work.array[OPERAND_D], &fault))

@@ -24,14 +24,15 @@ _gemmctl() {
     --layout) mapfile -t COMPREPLY < <(compgen -W 'nn nt tn tt' -- "$current") && return ;;
     --arch) mapfile -t COMPREPLY < <(compgen -W "$archs" -- "$current") && return ;;
     --memory) mapfile -t COMPREPLY < <(compgen -W 'host device' -- "$current") && return ;;
-    --alpha | --beta | --batch | --max | --jobs) return ;;
+    --alpha | --beta | --batch | --deadline | --priority | --max | --jobs) return ;;
     esac
 
     local words=
     case $command in
     '') words="gemm status stats explain selftest cache compile --version $common" ;;
     gemm)
-        words="--output --c --alpha --beta --trans-a --trans-b --dtype --out-dtype --verify $common"
+        words="--output --c --alpha --beta --trans-a --trans-b --dtype --out-dtype --deadline"
+        words="$words --priority --verify $common"
         mapfile -t COMPREPLY < <(compgen -f -X '!*.npy' -- "$current"; compgen -d -- "$current")
         ;;
     status | stats) words="--json $common" ;;
