@@ -86,6 +86,8 @@ static void make_product(struct request *request, const struct peer *peer)
     gemm->problem.trans_a = chance(50);
     gemm->problem.trans_b = chance(50);
     gemm->column_major = chance(30);
+    gemm->deadline_us = chance(10) ? odd_number() : 0;
+    gemm->priority = chance(98) ? (int)draw(3) - 1 : 2;
     for (int i = 0; i < OPERAND_COUNT; i++) {
         struct request_operand *operand = &gemm->operand[i];
 
@@ -98,6 +100,22 @@ static void make_product(struct request *request, const struct peer *peer)
             gemm->problem.operand[i].ld = some_size();
         if (chance(20))
             gemm->problem.operand[i].stride = some_size();
+    }
+}
+
+/* Ids are REQUEST_PRODUCTS_MAX apart. */
+static void make_products(struct request *request, const struct peer *peer)
+{
+    static struct request_product products[REQUEST_PRODUCTS_MAX + 1];
+    struct request one = {.id = request->id};
+
+    request->body.many = (struct request_many){
+        .products = products,
+        .count = chance(95) ? 1 + draw(6) : draw(2) * ARRAY_SIZE(products),
+    };
+    for (size_t i = 0; i < request->body.many.count; i++) {
+        make_product(&one, peer);
+        products[i].gemm = one.body.gemm;
     }
 }
 
@@ -137,6 +155,13 @@ static void make_request(struct request *request, const struct peer *peer, uint3
     case METHOD_EXPLAIN:
         make_product(request, peer);
         request->method = chance(90) ? METHOD_GEMM : METHOD_EXPLAIN;
+        break;
+    case METHOD_GEMM_MANY:
+        make_products(request, peer);
+        break;
+    case METHOD_CANCEL:
+        request->body.cancel =
+            chance(90) ? id - MIN(id, draw(64) * REQUEST_PRODUCTS_MAX) : (uint32_t)odd_number();
         break;
     case METHOD_BUFFER_COPY:
         request->body.copy = (struct request_copy){
@@ -339,7 +364,7 @@ Test(storm, is_weathered, .timeout = 280)
         for (uint32_t i = 0; i < MESSAGES; i++) {
             struct peer *peer = &peers[draw(CONNECTIONS)];
 
-            send_one(peer, i);
+            send_one(peer, i * REQUEST_PRODUCTS_MAX);
             if (chance(60))
                 take_replies(peer);
         }
