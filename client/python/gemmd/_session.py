@@ -199,7 +199,7 @@ class Session:
             self._shut()
 
     def _free(self, buffer: int) -> None:
-        """Freeing gives up a name and closing does not: after close() that is left to the library."""
+        """Freeing gives up a name and closing does not, so after close() the library closes."""
         if buffer not in self._buffers or (buffer in self._named and not self.is_open):
             return
         self._buffers.remove(buffer)

@@ -161,7 +161,8 @@ class Package(unittest.TestCase):
 
     def test_importing_needs_no_library_and_no_torch(self) -> None:
         program = ("import gemmd, sys\n"
-                   "print([m for m in ('torch', 'cupy', 'ml_dtypes', 'asyncio') if m in sys.modules])\n"
+                   "guests = ('torch', 'cupy', 'ml_dtypes', 'asyncio')\n"
+                   "print([name for name in guests if name in sys.modules])\n"
                    "try:\n gemmd.connect()\n"
                    "except OSError as e:\n print('GEMMD_LIBRARY' in str(e))")
         self.assertEqual(self.run_python(program, GEMMD_LIBRARY="/nonexistent.so"), "[]\nTrue\n")

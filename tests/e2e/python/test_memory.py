@@ -1,6 +1,7 @@
 """Shared host memory and device memory: no copies, right contents, names, permissions."""
 
 import ctypes
+import time
 import unittest
 
 import numpy as np
@@ -79,7 +80,8 @@ class HostMemory(DaemonTest):
             with self.assertRaises(ValueError):
                 z[0, 0] = 1
             with self.assertRaises(gemmd.InvalidArgument):
-                other.matmul(np.eye(4, dtype="f4"), y, out=other.open_buffer("py.host", (4, 4), "fp32"))
+                read_only = other.open_buffer("py.host", (4, 4), "fp32")
+                other.matmul(np.eye(4, dtype="f4"), y, out=read_only)
 
 
 class DeviceMemory(DaemonTest):
@@ -176,6 +178,8 @@ class DeviceMemory(DaemonTest):
                 again = self.connection.open_buffer("py.kept", (2, 2), "fp32")
                 self.assertTrue((again.download() == 1).all())
                 del array
+                while self.connection.status()["clients"] > 1:  # it has noticed the end
+                    time.sleep(0.001)
                 again.free()
                 with self.assertRaises(gemmd.NotFound):
                     self.connection.open_buffer("py.kept")

@@ -69,8 +69,9 @@ class Products(DaemonTest):
         np.testing.assert_array_equal(self.connection.matmul(a, b, c=c, beta=2), 2 * c)
 
     def test_vectors_and_batches_have_numpys_shapes(self) -> None:
-        shapes = [((5,), (5,)), ((5,), (5, 3)), ((4, 5), (5,)), ((2, 4, 5), (5,)), ((5,), (2, 5, 3)),
-                  ((2, 4, 5), (5, 3)), ((4, 5), (2, 5, 3)), ((1, 4, 5), (7, 5, 3)),
+        shapes = [((5,), (5,)), ((5,), (5, 3)), ((4, 5), (5,)), ((2, 4, 5), (5,)), 
+                  ((5,), (2, 5, 3)), ((2, 4, 5), (5, 3)), ((4, 5), (2, 5, 3)),
+                  ((1, 4, 5), (7, 5, 3)),
                   ((7, 4, 5), (1, 5, 3)), ((7, 4, 5), (7, 5, 3))]
         for left, right in shapes:
             with self.subTest(a=left, b=right):
