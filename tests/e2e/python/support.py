@@ -28,7 +28,7 @@ def _daemon_environment() -> dict[str, str]:
     environment = {**os.environ}
     environment.pop("LD_PRELOAD", None)
     if "ASAN_OPTIONS" in environment:
-        options = environment["ASAN_OPTIONS"].replace("detect_leaks=0", "")
+        options = environment["ASAN_OPTIONS"].replace("detect_leaks=0", "detect_leaks=1")
         environment["ASAN_OPTIONS"] = options
     return environment
 
