@@ -125,8 +125,10 @@ void call_make_job(gemmd *connection, struct call *call)
 {
     call->is_job = true;
     connection->jobs++;
-    if (call->is_done)
+    if (call->is_done) { /* answered while the request was still on its way out */
         connection->jobs_done++;
+        connection_show_done(connection);
+    }
 }
 
 /* Answers everything with DISCONNECTED. The stream is shut down so that the daemon drops the
