@@ -15,6 +15,7 @@ typedef unsigned int gemmd_u32;
 typedef unsigned long long gemmd_u64;
 typedef long long gemmd_i64;
 #    define GEMMD_STATIC_ASSERT static_assert
+#    define GEMMD_ALIGNED(bytes) __align__(bytes)
 #else
 #    include <stdint.h>
 typedef uint8_t gemmd_u8;
@@ -26,6 +27,7 @@ typedef int64_t gemmd_i64;
 #    else
 #        define GEMMD_STATIC_ASSERT _Static_assert
 #    endif
+#    define GEMMD_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #endif
 
 /* struct gemmd_job.flags */
@@ -71,5 +73,26 @@ struct gemmd_feed {
 };
 
 GEMMD_STATIC_ASSERT(sizeof(struct gemmd_feed) == 128 + GEMMD_FEED_JOBS * 256, "feed size is ABI");
+
+/* A CUtensorMap: what a tensor copy needs to know of a matrix. Opaque, made by the driver. */
+struct GEMMD_ALIGNED(64) gemmd_tensor_map {
+    gemmd_u64 words[16];
+};
+
+GEMMD_STATIC_ASSERT(sizeof(struct gemmd_tensor_map) == 128, "the size of a CUtensorMap");
+
+enum { GEMMD_TENSOR_A, GEMMD_TENSOR_B, GEMMD_TENSOR_C, GEMMD_TENSOR_D, GEMMD_TENSOR_COUNT };
+
+/* Jobs of a feed whose kernel takes tensor maps: what the same 4 KiB have room for. */
+#define GEMMD_TENSOR_JOBS 3
+
+/* Second kernel parameter of such a kernel, `const __grid_constant__` too. The map of an operand
+ * that the job does not read is zero. An operand that all items share (stride 0) has one item. */
+struct gemmd_tensor_maps {
+    struct gemmd_tensor_map of[GEMMD_TENSOR_JOBS][GEMMD_TENSOR_COUNT];
+};
+
+GEMMD_STATIC_ASSERT(sizeof(struct gemmd_feed) + sizeof(struct gemmd_tensor_maps) <= 4096,
+                    "the limit of a kernel's parameters");
 
 #endif

@@ -25,6 +25,18 @@ enum unit {
     unit_mma_8,  /* int8 */
     unit_mma_64, /* fp64 */
     unit_simt,   /* fp32 on CUDA cores */
+    unit_wgmma,  /* bf16, fp16 of the hopper family */
+};
+
+/* Numbers of enum config_schedule, daemon/plan/config.h. From `tma` on: the hopper family. */
+enum schedule {
+    schedule_mma,
+    schedule_simt,
+    schedule_tma,
+    schedule_pipelined,
+    schedule_persistent,
+    schedule_coop,
+    schedule_pingpong,
 };
 
 constexpr int input = GEMMD_INPUT;
@@ -46,21 +58,43 @@ DEVICE constexpr int size_of(int dtype)
     return dtype == int8 ? 1 : dtype == bf16 || dtype == fp16 ? 2 : dtype == fp64 ? 8 : 4;
 }
 
-constexpr int unit = input == fp32   ? unit_simt
+constexpr int schedule = GEMMD_SCHEDULE;
+constexpr int cluster_m = GEMMD_CLUSTER_M;
+constexpr int cluster_n = GEMMD_CLUSTER_N;
+constexpr bool is_hopper = schedule >= schedule_tma;
+
+constexpr int unit = is_hopper       ? unit_wgmma
+                     : input == fp32 ? unit_simt
                      : input == fp64 ? unit_mma_64
                      : input == int8 ? unit_mma_8
                                      : unit_mma_16;
 constexpr int input_size = size_of(input);
 constexpr int output_size = size_of(output);
 constexpr int accumulator_size = input == fp64 ? 8 : 4;
-constexpr int threads = warps_m * warps_n * 32;
 constexpr int warp_m = tile_m / warps_m;
 constexpr int warp_n = tile_n / warps_n;
 
-static_assert(GEMMD_CLUSTER_M == 1 && GEMMD_CLUSTER_N == 1, "clusters are the hopper family's");
-static_assert(GEMMD_SCHEDULE == (input == fp32 ? 1 : 0), "fp32 is SIMT, all else mma.sync");
+/* Hopper: warps that multiply form groups of four. Specialised schedules have one more group, whose
+ * first thread loads. Cooperative groups share a tile by rows; ping-pong groups have one each. */
+constexpr bool is_specialized = schedule >= schedule_coop;
+constexpr bool is_pingpong = schedule == schedule_pingpong;
+constexpr int groups = warps_m * warps_n / 4;
+constexpr int group_m = is_pingpong ? tile_m : tile_m / groups;
+constexpr int cluster = cluster_m * cluster_n;
+constexpr int threads = warps_m * warps_n * 32 + (is_specialized ? 128 : 0);
+
+static_assert(stages >= 1, "there is a ring");
+static_assert(is_hopper || stages >= 2, "a ring that all fill has at least two slots");
+static_assert(is_hopper || cluster == 1, "clusters are the hopper family's");
+static_assert(is_hopper || schedule == (input == fp32 ? schedule_simt : schedule_mma),
+              "fp32 is SIMT, all else mma.sync");
 static_assert(warp_m * warps_m == tile_m && warp_n * warps_n == tile_n, "warps cover the tile");
 static_assert(tile_k * input_size % 32 == 0, "rows of a K tile are whole pairs of chunks");
-static_assert(stages >= 2, "a ring has at least two slots");
+
+static_assert(!is_hopper || warps_n == 1 && warps_m % 4 == 0, "groups divide the tile by rows");
+static_assert(!is_hopper || group_m % 64 == 0, "wgmma has 64 rows");
+static_assert(!is_hopper || tile_k * input_size == 128, "a K tile is one row of the 128B swizzle");
+static_assert(!is_pingpong || groups == 2, "two groups take turns");
+static_assert(cluster <= 2, "both CTAs of a cluster read what one multicasts");
 
 } // namespace cfg

@@ -21,6 +21,11 @@ struct epilogue {
 
     DEVICE scalar apply(scalar r_accum, scalar r_c) const
     {
-        return reads_c ? alpha * r_accum + beta * r_c : alpha * r_accum;
+        return reads_c ? apply_c(r_accum, r_c) : alpha * r_accum;
+    }
+
+    DEVICE scalar apply_c(scalar r_accum, scalar r_c) const
+    {
+        return alpha * r_accum + beta * r_c;
     }
 };

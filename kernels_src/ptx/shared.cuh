@@ -31,6 +31,14 @@ DEVICE double ld_shared_f64(u32 s_address)
     return d;
 }
 
+DEVICE void ld_shared_v2_f32(float (&d)[2], u32 s_address)
+{
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(d[0]), "=f"(d[1])
+                 : "r"(s_address)
+                 : "memory");
+}
+
 DEVICE void ld_shared_v4_u32(u32 (&d)[4], u32 s_address)
 {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -11,6 +11,12 @@ DEVICE void bar_sync_0()
     asm volatile("bar.sync 0;" ::: "memory");
 }
 
+/* The same for `threads` threads of the CTA, whole warps, which name the same barrier, 0 to 15. */
+DEVICE void bar_sync(u32 barrier, u32 threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
 /* The same for the lanes of one warp. */
 DEVICE void bar_warp_sync(u32 membermask)
 {

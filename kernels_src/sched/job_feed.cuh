@@ -1,8 +1,8 @@
 /*
- * What a CTA works on: the jobs of the feed, tile after tile.
+ * What a cluster (a CTA, without clusters) works on: the jobs of the feed, unit after unit.
  *
- * Tiles of all jobs form one line; CTA c of g takes tiles c, c + g, c + 2g, ... So the tail of one
- * job fills with the tiles of the next, and no CTA needs another one to know its work.
+ * Units of all jobs form one line; walker w of g takes units w, w + g, w + 2g, ... So the tail of
+ * one job fills with the units of the next, and nobody needs another one to know its work.
  */
 #pragma once
 
@@ -12,14 +12,14 @@
 
 struct job_feed {
     const gemmd_feed &feed;
-    u32 index; /* of the job */
-    u64 next;  /* tile to take, counted from the job's first */
-    u64 count; /* tiles the job has here */
-    u64 step;  /* CTAs in the grid */
+    u32 index;            /* of the job */
+    raster::number next;  /* unit to take, counted from the job's first */
+    raster::number count; /* units the job has here */
+    raster::number step;  /* walkers in the grid */
     raster::extent size;
 
-    DEVICE job_feed(const gemmd_feed &from, u32 cta, u32 ctas)
-        : feed(from), index(0), next(cta), count(0), step(ctas), size{0, 0}
+    DEVICE job_feed(const gemmd_feed &from, u32 walker, u32 walkers)
+        : feed(from), index(0), next(walker), count(0), step(walkers), size{0, 0}
     {
         if (feed.job_count > 0)
             open();
@@ -32,20 +32,20 @@ struct job_feed {
 
     DEVICE void open()
     {
-        u64 total;
+        raster::number total;
 
         size = raster::extent_of(job());
-        total = raster::tiles(job(), size);
-        count = job().first_tile < total ? total - job().first_tile : 0;
+        total = raster::units(job(), size);
+        count = job().first_tile < total ? total - (raster::number)job().first_tile : 0;
         if (job().tile_count != 0 && job().tile_count < count)
-            count = job().tile_count;
+            count = (raster::number)job().tile_count;
         /* A job may read what an earlier one of this launch wrote. */
         if (next < count)
             fence_acq_rel_gpu();
     }
 
-    /* The next tile of this CTA; false after the last job. */
-    DEVICE bool take(raster::place &ret_place)
+    /* On to the next unit of this walker; false after the last job. */
+    DEVICE bool take()
     {
         while (next >= count) {
             next -= count;
@@ -54,8 +54,21 @@ struct job_feed {
                 return false;
             open();
         }
-        ret_place = raster::place_of(size, job().first_tile + next);
         next += step;
+        return true;
+    }
+
+    /* Where it is. Some hundred cycles of divisions, for when there is time. */
+    DEVICE raster::place place() const
+    {
+        return raster::place_of(size, (raster::number)job().first_tile + (next - step));
+    }
+
+    DEVICE bool take(raster::place &ret_place)
+    {
+        if (!take())
+            return false;
+        ret_place = place();
         return true;
     }
 };

@@ -1,9 +1,10 @@
 /*
- * Tile order of one product. Tiles of a batch item are numbered in bands of `band` tile rows; in a
- * band the row runs fastest. CTAs that run at the same time then share A and B rows in the L2:
- * about sixteen tile rows by as many columns as the grid has CTAs left.
+ * Order of the units of one product; a unit is what a cluster computes, cluster_m x cluster_n tiles
+ * (one, without clusters). Units of a batch item are numbered in bands of about sixteen tile rows;
+ * in a band the row runs fastest. CTAs that run at the same time then share A and B rows in the L2:
+ * those of the band, and as many columns as the grid has CTAs left.
  *
- * The number decides the tile, never who computes it: slices of the range give the same bits.
+ * The number decides the unit, never who computes it: slices of the range give the same bits.
  */
 #pragma once
 
@@ -13,26 +14,39 @@
 namespace raster
 {
 
-constexpr u32 band = 16;
+constexpr u32 unit_m = cfg::tile_m * cfg::cluster_m;
+constexpr u32 unit_n = cfg::tile_n * cfg::cluster_n;
+constexpr u32 band = 16 / cfg::cluster_m;
+
+/* The plan gives the hopper family only products of less than 2^31 units. */
+template <bool IS_SMALL> struct number_of {
+    typedef u64 type;
+};
+
+template <> struct number_of<true> {
+    typedef u32 type;
+};
+
+typedef number_of<cfg::is_hopper>::type number; /* of a unit, or a count of them */
 
 struct extent {
-    u64 tiles_m, tiles_n; /* of one batch item */
+    number units_m, units_n; /* of one batch item */
 };
 
 struct place {
     i64 item;     /* of the batch */
-    i64 row, col; /* first element of the tile in D */
+    i64 row, col; /* first element of the unit in D */
 };
 
 DEVICE extent extent_of(const gemmd_job &job)
 {
-    return {((u64)job.m + cfg::tile_m - 1) / cfg::tile_m,
-            ((u64)job.n + cfg::tile_n - 1) / cfg::tile_n};
+    return {(number)(((u64)job.m + unit_m - 1) / unit_m),
+            (number)(((u64)job.n + unit_n - 1) / unit_n)};
 }
 
-DEVICE u64 tiles(const gemmd_job &job, const extent &size)
+DEVICE number units(const gemmd_job &job, const extent &size)
 {
-    return size.tiles_m * size.tiles_n * (u64)job.batch;
+    return size.units_m * size.units_n * (number)job.batch;
 }
 
 /* a / b. What the compiler makes of a 64-bit division is a hundred instructions and many registers,
@@ -55,20 +69,25 @@ DEVICE u64 quotient(u64 a, u64 b)
     return result;
 }
 
-DEVICE place place_of(const extent &size, u64 tile)
+DEVICE u32 quotient(u32 a, u32 b)
 {
-    u64 per_item = size.tiles_m * size.tiles_n;
-    u64 item = quotient(tile, per_item);
+    return a / b;
+}
+
+DEVICE place place_of(const extent &size, number unit)
+{
+    number per_item = size.units_m * size.units_n;
+    number item = quotient(unit, per_item);
     /* From here on 32 bits: an item of 2^32 tiles has no less than 512 GiB of D. */
-    u32 in_item = (u32)(tile - item * per_item);
-    u32 tiles_m = (u32)size.tiles_m, tiles_n = (u32)size.tiles_n;
-    u32 height = tiles_m < band ? tiles_m : band;
-    u32 first_row = in_item / (height * tiles_n) * height;
-    u32 in_band = in_item - first_row * tiles_n;
-    u32 rows = tiles_m - first_row < height ? tiles_m - first_row : height; /* the last is lower */
+    u32 in_item = (u32)(unit - item * per_item);
+    u32 units_m = (u32)size.units_m, units_n = (u32)size.units_n;
+    u32 height = units_m < band ? units_m : band;
+    u32 first_row = in_item / (height * units_n) * height;
+    u32 in_band = in_item - first_row * units_n;
+    u32 rows = units_m - first_row < height ? units_m - first_row : height; /* the last is lower */
     u32 col = in_band / rows, row = first_row + (in_band - col * rows);
 
-    return {(i64)item, (i64)row * cfg::tile_m, (i64)col * cfg::tile_n};
+    return {(i64)item, (i64)row * unit_m, (i64)col * unit_n};
 }
 
 } // namespace raster

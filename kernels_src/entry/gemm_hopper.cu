@@ -1,0 +1,200 @@
+/*
+ * The hopper family: tensor copies, mbarriers, wgmma. sm_90a.
+ *
+ * Roles by warpgroup. Specialised schedules: group 0 gives its registers away and its first thread
+ * loads; the others multiply and store, together on one tile (coop) or each on every other unit
+ * (pingpong), so that one stores while the other multiplies. The simpler schedules have no group
+ * for loading: the first thread of those that multiply does it in passing.
+ *
+ * CTAs walk the units of all jobs of their feed; tma and pipelined are launched with a CTA for
+ * each.
+ */
+#include "abi/job.h"
+#include "epi/store_tma.cuh"
+#include "load/tma.cuh"
+#include "mma/wgmma.cuh"
+#include "ptx/griddepcontrol.cuh"
+#include "ptx/setmaxnreg.cuh"
+
+/* 168 registers a thread at launch, for three groups: 56 + 2 * 224 = 3 * 168. */
+constexpr bool moves_registers =
+    cfg::is_specialized && cfg::groups == 2 && cfg::ctas_per_multiprocessor == 1;
+
+extern __shared__ __align__(1024) u8 dynamic_shared[];
+
+struct launch {
+    const gemmd_feed &feed;
+    const gemmd_tensor_maps &maps;
+    u32 s_base;
+    cta_place place;
+};
+
+DEVICE void load(const launch &in)
+{
+    loader loads(in.feed, in.maps, in.place, in.s_base);
+
+    while (loads.smem_from_gmem())
+        ;
+}
+
+/* Loading in passing: nothing to do where others load, or for all threads but one. */
+template <bool IS_SPECIALIZED> struct side_loader {
+    DEVICE side_loader(const launch &, bool)
+    {
+    }
+
+    DEVICE void fill()
+    {
+    }
+
+    DEVICE void next()
+    {
+    }
+};
+
+template <> struct side_loader<false> {
+    loader loads;
+    bool has_more; /* and this thread is the one that loads */
+
+    DEVICE side_loader(const launch &in, bool is_mine)
+        : loads(in.feed, in.maps, in.place, in.s_base), has_more(is_mine)
+    {
+    }
+
+    DEVICE void fill()
+    {
+        for (int i = 0; i < cfg::stages; i++)
+            next();
+    }
+
+    DEVICE void next()
+    {
+        if (has_more)
+            has_more = loads.smem_from_gmem();
+    }
+};
+
+/* K tiles whose products may run on while the next ones are issued. */
+constexpr int products_behind = cfg::is_specialized && cfg::stages > 1 ? 1 : 0;
+
+struct multiplier {
+    const launch &in;
+    int group;
+    u32 warp, lane; /* in the group */
+    ring_position at;
+    group_turn turn;
+    side_loader<cfg::is_specialized> loads;
+
+    DEVICE multiplier(const launch &in_launch, int in_group, u32 in_warp, u32 in_lane)
+        : in(in_launch), group(in_group), warp(in_warp), lane(in_lane),
+          turn(in_launch.s_base, in_group),
+          loads(in_launch, in_group == 0 && in_warp == 0 && in_lane == 0)
+    {
+        loads.fill();
+    }
+
+    DEVICE void release(int slot)
+    {
+        slot_release(in.s_base, slot, lane);
+        loads.next();
+    }
+
+    /* All products of a unit; those of the last K tile may run on, from the slot that is returned.
+     */
+    DEVICE int accum_from_ring(group_tile &tile, int k_tiles)
+    {
+        int first_block = cfg::is_pingpong ? 0 : group * group_tile::blocks;
+        int previous = 0;
+
+        if (cfg::is_pingpong)
+            turn.wait();
+#pragma unroll 1
+        for (int i = 0; i < k_tiles; i++) {
+            /* The same number, but the compiler sees that it is the warp's: descriptors are then
+             * made in uniform registers, with no moves between products. */
+            wait_parity(smem::full_barrier(in.s_base, at.slot), at.parity);
+            tile.accum_from_smem(in.s_base, (int)shfl_sync_idx((u32)at.slot, 0), first_block,
+                                 i > 0);
+            wgmma_wait_group<products_behind>();
+            if (products_behind == 0)
+                release(at.slot);
+            else if (i > 0)
+                release(previous);
+            previous = at.slot;
+            at.advance();
+        }
+        if (cfg::is_pingpong)
+            turn.pass_on(lane);
+        return previous;
+    }
+
+    DEVICE void finish(group_tile &tile, int k_tiles, int slot)
+    {
+        wgmma_wait_group<0>();
+        tile.fence();
+        if (products_behind > 0 && k_tiles > 0)
+            release(slot);
+    }
+
+    DEVICE out_place place_of(const job_feed &work, const raster::place &unit) const
+    {
+        const gemmd_tensor_map *map = in.maps.of[work.index];
+        int row_in_tile = cfg::is_pingpong ? 0 : group * cfg::group_m;
+
+        return {work.job(), map, (int)unit.row + (int)in.place.rank_m * cfg::tile_m + row_in_tile,
+                (int)unit.col + (int)in.place.rank_n * cfg::tile_n, (int)unit.item};
+    }
+
+    DEVICE void run()
+    {
+        job_feed work(in.feed, in.place.walker, in.place.walkers);
+        tile_writer writer(in.s_base, group, warp, lane);
+
+        for (u32 number = 0; work.take(); number++) {
+            int k_tiles = k_tiles_of(work.job());
+            group_tile tile;
+
+            if (cfg::is_pingpong && number % cfg::groups != (u32)group) {
+                at.skip(k_tiles);
+                continue;
+            }
+            if (k_tiles == 0)
+                tile.clear();
+            int slot = accum_from_ring(tile, k_tiles);
+            out_place to = place_of(work, work.place()); /* while the last products run */
+            epilogue op(work.job());
+            finish(tile, k_tiles, slot);
+            writer.gmem_from_accum(tile, to, op);
+        }
+        writer.drain();
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multiprocessor)
+    gemm(const __grid_constant__ gemmd_feed feed, const __grid_constant__ gemmd_tensor_maps maps)
+{
+    u32 warp = shfl_sync_idx(threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+    int group = (int)warp / 4 - (cfg::is_specialized ? 1 : 0);
+    launch in = {feed, maps, cvta_to_shared(dynamic_shared), cta_place_of(blockIdx.x, gridDim.x)};
+
+    if (threadIdx.x == 0)
+        barriers_init(in.s_base);
+    if (threadIdx.x < GEMMD_TENSOR_COUNT)
+        prefetch_tensormap(&maps.of[0][threadIdx.x]);
+    cluster_meet();
+    griddepcontrol_launch_dependents();
+    griddepcontrol_wait();
+
+    if (group < 0) {
+        if (moves_registers)
+            setmaxnreg_dec<56>();
+        if (threadIdx.x == 0)
+            load(in);
+        cluster_meet();
+    } else {
+        if (moves_registers)
+            setmaxnreg_inc<224>();
+        multiplier(in, group, warp % 4, lane).run();
+        cluster_meet();
+    }
+}

@@ -1,0 +1,122 @@
+/*
+ * K tiles from global to shared memory by tensor copies, issued by one thread. What CTAs of a
+ * cluster have in common, each copies a part of, to all of them.
+ */
+#pragma once
+
+#include "pipe/slot_ring.cuh"
+#include "ptx/proxy.cuh"
+#include "ptx/tma.cuh"
+#include "sched/job_feed.cuh"
+
+/* One operand of one unit. SHARERS: CTAs of the cluster that read the same. */
+template <typename TILE, int SHARERS> struct tensor_operand {
+    const gemmd_tensor_map *map;
+    int origin; /* of the tile along m or n */
+    int item;
+    u32 part; /* which of them is this CTA's */
+
+    DEVICE void copy(u32 s_destination, int c0, int c1, u32 s_barrier) const
+    {
+        if constexpr (SHARERS == 1)
+            cp_async_bulk_tensor_3d_shared_global(s_destination, map, c0, c1, item, s_barrier);
+        else
+            cp_async_bulk_tensor_3d_shared_global_multicast(s_destination, map, c0, c1, item,
+                                                            s_barrier, (1 << SHARERS) - 1);
+    }
+
+    /* The part: of a K-major tile its share of the rows, of a span-major one of each block's. */
+    DEVICE void smem_from_gmem(u32 s_tile, int k, u32 s_barrier) const
+    {
+        constexpr int rows = (TILE::is_k_major ? TILE::span : cfg::tile_k) / SHARERS;
+        int first = (int)part * rows;
+
+        if constexpr (TILE::is_k_major) {
+            copy(s_tile + first * swizzle_row, k, origin + first, s_barrier);
+        } else {
+#pragma unroll
+            for (int at = 0; at < TILE::span; at += block_span)
+                copy(s_tile + (at + first) * swizzle_row, origin + at, k + first, s_barrier);
+        }
+    }
+};
+
+/* A CTA's place in its cluster, and the cluster's among the walkers. */
+struct cta_place {
+    u32 rank_m, rank_n;
+    u32 walker, walkers;
+};
+
+DEVICE cta_place cta_place_of(u32 cta, u32 ctas)
+{
+    u32 rank = cfg::cluster == 1 ? 0 : cluster_ctarank();
+
+    return {rank % cfg::cluster_m, rank / cfg::cluster_m, cta / cfg::cluster, ctas / cfg::cluster};
+}
+
+DEVICE int k_tiles_of(const gemmd_job &job)
+{
+    return job.alpha != 0 ? (int)((job.k + cfg::tile_k - 1) / cfg::tile_k) : 0;
+}
+
+/* The loading thread's walk: K tile after K tile over all units, ahead of who multiplies by as
+ * much as the ring holds. */
+struct loader {
+    job_feed work;
+    const gemmd_tensor_maps &maps;
+    cta_place place;
+    u32 s_base;
+    ring_position at;
+    tensor_operand<tile_a, cfg::cluster_n> a;
+    tensor_operand<tile_b, cfg::cluster_m> b;
+    int k, k_end; /* elements along K */
+    u32 fenced;   /* jobs */
+
+    DEVICE loader(const gemmd_feed &feed,
+                  const gemmd_tensor_maps &in_maps,
+                  const cta_place &in_place,
+                  u32 in_s_base)
+        : work(feed, in_place.walker, in_place.walkers), maps(in_maps), place(in_place),
+          s_base(in_s_base), k(0), k_end(0), fenced(0)
+    {
+    }
+
+    DEVICE void open(const raster::place &unit)
+    {
+        const gemmd_job &job = work.job();
+        const gemmd_tensor_map *map = maps.of[work.index];
+
+        /* What an earlier job wrote, or whoever wrote before the launch, is for TMA to see. */
+        if (fenced == work.index) {
+            fence_proxy_async_global();
+            fenced++;
+        }
+        a = {map + GEMMD_TENSOR_A, (int)unit.row + (int)place.rank_m * cfg::tile_m,
+             job.stride_a != 0 ? (int)unit.item : 0, place.rank_n};
+        b = {map + GEMMD_TENSOR_B, (int)unit.col + (int)place.rank_n * cfg::tile_n,
+             job.stride_b != 0 ? (int)unit.item : 0, place.rank_m};
+        k = 0;
+        k_end = k_tiles_of(job) * cfg::tile_k;
+    }
+
+    /* The next K tile to the next slot; false when there is none. */
+    DEVICE bool smem_from_gmem()
+    {
+        raster::place unit;
+
+        while (k == k_end) {
+            if (!work.take(unit))
+                return false;
+            open(unit);
+        }
+
+        u32 s_full = smem::full_barrier(s_base, at.slot);
+        wait_parity(smem::empty_barrier(s_base, at.slot), at.parity ^ 1);
+        mbarrier_arrive_expect_tx(s_full, smem::slot_size);
+        a.smem_from_gmem(smem::a_of_slot(s_base, at.slot), k, s_full);
+        b.smem_from_gmem(smem::b_of_slot(s_base, at.slot), k, s_full);
+        at.advance();
+        k += cfg::tile_k;
+        return true;
+    }
+};

@@ -1,0 +1,65 @@
+/*
+ * A group's tile: the accumulators of four warps, and the products that feed them from a slot.
+ */
+#pragma once
+
+#include "ptx/wgmma.cuh"
+#include "tile/desc_wgmma.cuh"
+#include "tile/smem_hopper.cuh"
+
+struct group_tile {
+    static constexpr int blocks = cfg::group_m / block_span;
+    static constexpr int slices = cfg::tile_k / 16;
+
+    typedef wgmma_operand<tile_a> operand_a;
+    typedef wgmma_operand<tile_b> operand_b;
+
+    float accum[blocks][cfg::tile_n / 2];
+
+    DEVICE void clear()
+    {
+#pragma unroll
+        for (int block = 0; block < blocks; block++)
+#pragma unroll
+            for (int i = 0; i < cfg::tile_n / 2; i++)
+                accum[block][i] = 0;
+    }
+
+    DEVICE void fence()
+    {
+#pragma unroll
+        for (int block = 0; block < blocks; block++)
+            accumulators_fence(accum[block]);
+    }
+
+    DEVICE static void multiply(float (&d)[cfg::tile_n / 2], u64 desc_a, u64 desc_b, u32 scale_d)
+    {
+        if constexpr (cfg::input == cfg::bf16)
+            wgmma_m64k16_f32_bf16<operand_a::tnsp, operand_b::tnsp>(d, desc_a, desc_b, scale_d);
+        else
+            wgmma_m64k16_f32_f16<operand_a::tnsp, operand_b::tnsp>(d, desc_a, desc_b, scale_d);
+    }
+
+    /* Products of one K tile, as one group of wgmma. first_block: of the group's rows in the tile.
+     * keeps: 0 when the accumulators hold nothing yet. */
+    DEVICE void accum_from_smem(u32 s_base, int slot, int first_block, u32 keeps)
+    {
+        u32 low_a = operand_a::low_word(smem::a_of_slot(s_base, slot)) +
+                    first_block * operand_a::step_block;
+        u32 low_b = operand_b::low_word(smem::b_of_slot(s_base, slot));
+
+        fence();
+        wgmma_fence();
+#pragma unroll
+        for (int slice = 0; slice < slices; slice++)
+#pragma unroll
+            for (int block = 0; block < blocks; block++)
+                multiply(accum[block],
+                         operand_a::desc(low_a + slice * operand_a::step_k +
+                                         block * operand_a::step_block),
+                         operand_b::desc(low_b + slice * operand_b::step_k),
+                         slice == 0 ? keeps : 1);
+        wgmma_commit_group();
+        fence();
+    }
+};

@@ -1,0 +1,34 @@
+/*
+ * One operand's K tile in shared memory as TMA writes it and wgmma reads it: rows of 128 bytes in
+ * the 128-byte swizzle (the 16-byte chunk is XORed with the row modulo 8, so the tile starts on
+ * 1024 bytes).
+ *
+ * K-major (A not transposed, B transposed): row s holds the 64 elements along K of index s along m
+ * or n. Span-major (the other two): blocks of 64 rows; row k of block b holds indices 64b to
+ * 64b + 63 along m or n. Either way 64 indices along m or n take 8 KiB, and wgmma transposes.
+ */
+#pragma once
+
+#include "base/config.cuh"
+
+constexpr int swizzle_row = 128;
+constexpr int swizzle_atom = 8 * swizzle_row; /* what the pattern repeats after */
+constexpr int block_span = 64;
+constexpr int block_size = block_span * swizzle_row;
+
+template <int SPAN, bool K_MAJOR> struct swizzled_tile {
+    static constexpr int span = SPAN;
+    static constexpr bool is_k_major = K_MAJOR;
+    static constexpr int size = SPAN * swizzle_row;
+
+    static_assert(SPAN % block_span == 0, "whole blocks");
+};
+
+typedef swizzled_tile<cfg::tile_m, !cfg::trans_a> tile_a;
+typedef swizzled_tile<cfg::tile_n, cfg::trans_b> tile_b;
+
+/* Byte offset of a 16-byte chunk, for those who read and write such rows by themselves. */
+DEVICE u32 swizzled_offset(u32 row, u32 chunk)
+{
+    return row * swizzle_row + ((chunk ^ (row & 7)) * 16);
+}
