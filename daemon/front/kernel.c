@@ -49,6 +49,8 @@ static void fail_for_memory(struct kernel *kernel)
 
 /* --- cubin to worker ------------------------------------------------------------------------- */
 
+_Static_assert((int)CONFIG_BOX_COUNT == LINK_BOXES, "a box for each operand");
+
 static int kernel_load(struct kernel *kernel)
 {
     struct config_resources resources;
@@ -57,6 +59,8 @@ static int kernel_load(struct kernel *kernel)
         .size = kernel->size,
         .tile_m = kernel->config.tile_m,
         .tile_n = kernel->config.tile_n,
+        .cluster_m = kernel->config.cluster_m,
+        .cluster_n = kernel->config.cluster_n,
     };
     char text[CONFIG_TEXT_MAX];
 
@@ -65,6 +69,9 @@ static int kernel_load(struct kernel *kernel)
     message.threads = resources.threads;
     message.shared_memory = resources.shared_memory;
     message.ctas_per_multiprocessor = resources.ctas_per_multiprocessor;
+    message.has_cta_per_tile = !resources.is_persistent;
+    for (int i = 0; i < LINK_BOXES; i++)
+        message.box[i] = (struct link_box){resources.box[i].columns, resources.box[i].rows};
     (void)snprintf(message.configuration, sizeof(message.configuration), "%s", text);
     (void)snprintf(message.entry, sizeof(message.entry), "%s", config_entry(&kernel->config));
     return error_trace(worker_load(kernel->table->worker, &message, kernel->fd));

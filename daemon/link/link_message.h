@@ -54,6 +54,13 @@ struct link_device {
     char note[160];  /* why `auto` fell back to the CPU; empty otherwise */
 };
 
+/* Elements that one tensor copy moves; 0: the kernel takes no tensor maps. */
+struct link_box {
+    uint32_t columns, rows;
+};
+
+#define LINK_BOXES 4 /* A, B, C, D */
+
 struct link_message {
     uint32_t kind;
     uint32_t memory_kind;   /* LINK_MAP: enum link_memory_kind */
@@ -69,4 +76,7 @@ struct link_message {
     char entry[64];                   /* LINK_LOAD: the kernel's name in the cubin */
     struct link_device device;        /* LINK_HELLO */
     struct fault fault;               /* answers: status OK, or what went wrong */
+    uint32_t cluster_m, cluster_n;    /* LINK_LOAD: CTAs of a cluster; 0: 1 */
+    uint32_t has_cta_per_tile;        /* LINK_LOAD: 0: CTAs walk over the tiles */
+    struct link_box box[LINK_BOXES];  /* LINK_LOAD */
 };

@@ -1,13 +1,10 @@
 /*
- * Configurations: the table of tiles this version knows, and the three forms of a configuration.
- *
- * A configuration is valid when its tile stands in the table for its input type and copy variant;
- * what the text does not carry (warp grid, CTAs per multiprocessor) follows from that row. Shared
- * memory of every row fits the smallest opt-in maximum of the known architectures, 99 KiB (8.6,
- * 8.9, 12.0), and rows that promise two CTAs fit twice into the 100 KiB of such a multiprocessor
- * (1 KiB of each CTA is the system's).
+ * The three forms of a configuration, and what a launch of it needs. What the text does not carry
+ * (warp grid, CTAs per multiprocessor) follows from its row in config_tile.c.
  */
 #include "config.h"
+
+#include "config_tile.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -24,47 +21,6 @@ static const struct arch archs[] = {
     {103, "sm_103a", "sm103a"}, {120, "sm_120a", "sm120a"},
 };
 
-struct tile {
-    enum dtype input;
-    enum config_copy copy;
-    uint32_t m, n, k, stages;
-    uint32_t warps_m, warps_n;
-    uint32_t ctas_per_multiprocessor;
-};
-
-/* The large tile of each pair first: config_list() keeps this order. ELEMENT rings have two slots
- * because their loads wait in registers, not in the ring. */
-static const struct tile tiles[] = {
-    {DTYPE_BF16, CONFIG_COPY_V16, 128, 256, 32, 4, 2, 4, 1},
-    {DTYPE_BF16, CONFIG_COPY_V16, 64, 64, 64, 3, 2, 2, 2},
-    {DTYPE_BF16, CONFIG_COPY_ELEMENT, 128, 128, 32, 2, 2, 4, 1},
-    {DTYPE_BF16, CONFIG_COPY_ELEMENT, 64, 64, 32, 2, 2, 2, 2},
-    {DTYPE_FP16, CONFIG_COPY_V16, 128, 256, 32, 4, 2, 4, 1},
-    {DTYPE_FP16, CONFIG_COPY_V16, 64, 64, 64, 3, 2, 2, 2},
-    {DTYPE_FP16, CONFIG_COPY_ELEMENT, 128, 128, 32, 2, 2, 4, 1},
-    {DTYPE_FP16, CONFIG_COPY_ELEMENT, 64, 64, 32, 2, 2, 2, 2},
-    {DTYPE_FP32, CONFIG_COPY_V16, 128, 128, 16, 3, 4, 2, 1},
-    {DTYPE_FP32, CONFIG_COPY_V16, 64, 64, 32, 3, 2, 2, 2},
-    {DTYPE_FP32, CONFIG_COPY_ELEMENT, 128, 128, 16, 2, 4, 2, 1},
-    {DTYPE_FP32, CONFIG_COPY_ELEMENT, 64, 64, 16, 2, 2, 2, 2},
-    {DTYPE_FP64, CONFIG_COPY_V16, 128, 128, 16, 3, 2, 4, 1},
-    {DTYPE_FP64, CONFIG_COPY_V16, 64, 64, 16, 3, 2, 2, 2},
-    {DTYPE_FP64, CONFIG_COPY_ELEMENT, 128, 64, 16, 2, 2, 2, 1},
-    {DTYPE_FP64, CONFIG_COPY_ELEMENT, 64, 64, 16, 2, 2, 2, 2},
-    {DTYPE_INT8, CONFIG_COPY_V16, 128, 128, 64, 4, 2, 4, 1},
-    {DTYPE_INT8, CONFIG_COPY_V16, 64, 64, 128, 3, 2, 2, 2},
-    {DTYPE_INT8, CONFIG_COPY_ELEMENT, 128, 128, 64, 2, 2, 4, 1},
-    {DTYPE_INT8, CONFIG_COPY_ELEMENT, 64, 64, 64, 2, 2, 2, 2},
-};
-
-static const struct {
-    enum dtype input, output;
-} pairs[] = {
-    {DTYPE_BF16, DTYPE_BF16},  {DTYPE_BF16, DTYPE_FP32}, {DTYPE_FP16, DTYPE_FP16},
-    {DTYPE_FP16, DTYPE_FP32},  {DTYPE_FP32, DTYPE_FP32}, {DTYPE_FP64, DTYPE_FP64},
-    {DTYPE_INT8, DTYPE_INT32},
-};
-
 /* Names of this file's own, in the order of enum dtype: the text is a cache key and a wire format,
  * it must not follow a change elsewhere. */
 static const char *const dtype_texts[DTYPE_COUNT] = {
@@ -74,11 +30,17 @@ static const char *const dtype_texts[DTYPE_COUNT] = {
 static const char *const schedule_texts[] = {
     [CONFIG_SCHEDULE_MMA] = "mma",
     [CONFIG_SCHEDULE_SIMT] = "simt",
+    [CONFIG_SCHEDULE_TMA] = "tma",
+    [CONFIG_SCHEDULE_PIPELINED] = "pipelined",
+    [CONFIG_SCHEDULE_PERSISTENT] = "persistent",
+    [CONFIG_SCHEDULE_COOP] = "coop",
+    [CONFIG_SCHEDULE_PINGPONG] = "pingpong",
 };
 
 static const char *const copy_texts[] = {
     [CONFIG_COPY_V16] = "v16",
     [CONFIG_COPY_ELEMENT] = "element",
+    [CONFIG_COPY_TMA] = "tma",
 };
 
 static const struct arch *arch_find(uint32_t number)
@@ -86,21 +48,6 @@ static const struct arch *arch_find(uint32_t number)
     for (size_t i = 0; i < ARRAY_SIZE(archs); i++)
         if (archs[i].number == number)
             return &archs[i];
-    return NULL;
-}
-
-static bool tile_matches(const struct tile *tile, const struct config *config)
-{
-    return tile->input == config->input && tile->copy == config->copy &&
-           tile->m == config->tile_m && tile->n == config->tile_n && tile->k == config->tile_k &&
-           tile->stages == config->stages;
-}
-
-static const struct tile *tile_find(const struct config *config)
-{
-    for (size_t i = 0; i < ARRAY_SIZE(tiles); i++)
-        if (tile_matches(&tiles[i], config))
-            return &tiles[i];
     return NULL;
 }
 
@@ -118,24 +65,6 @@ static uint32_t element_size(enum dtype dtype)
     default:
         return 4;
     }
-}
-
-static struct config config_of_tile(uint32_t arch, const struct tile *tile, enum dtype output)
-{
-    return (struct config){
-        .family = CONFIG_PORTABLE,
-        .arch = arch,
-        .input = tile->input,
-        .output = output,
-        .tile_m = tile->m,
-        .tile_n = tile->n,
-        .tile_k = tile->k,
-        .stages = tile->stages,
-        .cluster_m = 1,
-        .cluster_n = 1,
-        .schedule = tile->input == DTYPE_FP32 ? CONFIG_SCHEDULE_SIMT : CONFIG_SCHEDULE_MMA,
-        .copy = tile->copy,
-    };
 }
 
 void config_to_text(const struct config *config, char ret_text[CONFIG_TEXT_MAX])
@@ -161,11 +90,11 @@ static bool cpu_from_text(const char *text, struct config *ret_config)
 {
     char candidate[CONFIG_TEXT_MAX];
 
-    for (size_t i = 0; i < ARRAY_SIZE(pairs) * 4; i++) {
+    for (size_t i = 0; i < CONFIG_PAIRS_COUNT * 4; i++) {
         struct config config = {
             .family = CONFIG_CPU,
-            .input = pairs[i / 4].input,
-            .output = pairs[i / 4].output,
+            .input = config_pairs[i / 4].input,
+            .output = config_pairs[i / 4].output,
             .trans_a = i & 2,
             .trans_b = i & 1,
         };
@@ -219,13 +148,15 @@ static void define_add(struct config_defines *defines, const char *name, uint32_
 
 void config_to_defines(const struct config *config, struct config_defines *ret_defines)
 {
-    const struct tile *tile = tile_find(config);
     struct config_resources resources;
+    struct config_tile tile;
+    bool is_known;
 
     *ret_defines = (struct config_defines){0};
     if (config->family == CONFIG_CPU)
         return;
-    assert(tile);
+    is_known = config_tile_find(config, &tile);
+    assert(is_known);
     config_resources(config, &resources);
     define_add(ret_defines, "INPUT", config->input);
     define_add(ret_defines, "OUTPUT", config->output);
@@ -239,15 +170,15 @@ void config_to_defines(const struct config *config, struct config_defines *ret_d
     define_add(ret_defines, "CLUSTER_N", config->cluster_n);
     define_add(ret_defines, "SCHEDULE", config->schedule);
     define_add(ret_defines, "COPY", config->copy);
-    define_add(ret_defines, "WARPS_M", tile->warps_m);
-    define_add(ret_defines, "WARPS_N", tile->warps_n);
+    define_add(ret_defines, "WARPS_M", tile.warps_m);
+    define_add(ret_defines, "WARPS_N", tile.warps_n);
     define_add(ret_defines, "SHARED_MEMORY", resources.shared_memory);
     define_add(ret_defines, "CTAS_PER_MULTIPROCESSOR", resources.ctas_per_multiprocessor);
 }
 
 /* The epilogue reuses the ring: each warp takes a slab of 16 accumulator rows of its warp tile, a
  * row padded by 32 bytes (kernels_src/tile/smem_map.cuh, which asserts the same number). */
-static uint32_t slab_bytes(const struct tile *tile)
+static uint32_t slab_bytes(const struct config_tile *tile)
 {
     uint32_t accumulator = tile->input == DTYPE_FP64 ? 8 : 4;
     uint32_t row = tile->n / tile->warps_n * accumulator + 32;
@@ -255,19 +186,66 @@ static uint32_t slab_bytes(const struct tile *tile)
     return tile->warps_m * tile->warps_n * 16 * row;
 }
 
+#define HOPPER_ROW     128 /* bytes: a row of the 128-byte swizzle, of all tiles in shared memory */
+#define HOPPER_BUFFER  64  /* rows of D that leave at once */
+#define HOPPER_GROUP   4   /* warps that multiply together */
+#define HOPPER_BARRIER 8   /* bytes */
+
+static void portable_resources(const struct config_tile *tile,
+                               struct config_resources *ret_resources)
+{
+    uint32_t ring = tile->stages * (tile->m + tile->n) * tile->k * element_size(tile->input);
+
+    ret_resources->threads = tile->warps_m * tile->warps_n * 32;
+    ret_resources->shared_memory = MAX(ring, slab_bytes(tile));
+    ret_resources->is_persistent = true;
+}
+
+/* What one copy moves of an input tile: `sharers` CTAs of a cluster copy a part each, rows of a
+ * tile that has K along them, rows of each block of 64 columns in one that has not
+ * (kernels_src/load/tma.cuh). */
+static struct config_box
+input_box(uint32_t span, uint32_t tile_k, bool is_k_major, uint32_t sharers)
+{
+    return (struct config_box){.columns = 64, .rows = (is_k_major ? span : tile_k) / sharers};
+}
+
+static void hopper_resources(const struct config *config,
+                             const struct config_tile *tile,
+                             struct config_resources *ret_resources)
+{
+    uint32_t groups = tile->warps_m / HOPPER_GROUP;
+    uint32_t ring = tile->stages * (tile->m + tile->n) * HOPPER_ROW;
+    uint32_t buffers = groups * 2 * HOPPER_BUFFER * HOPPER_ROW; /* two for each group */
+    uint32_t barriers = (2 * tile->stages + 3 * groups) * HOPPER_BARRIER;
+    uint32_t loading_warps = tile->schedule >= CONFIG_SCHEDULE_COOP ? HOPPER_GROUP : 0;
+    struct config_box out = {HOPPER_ROW / element_size(config->output), HOPPER_BUFFER};
+
+    ret_resources->threads = (tile->warps_m + loading_warps) * 32;
+    ret_resources->shared_memory = ring + buffers + barriers;
+    ret_resources->is_persistent = tile->schedule >= CONFIG_SCHEDULE_PERSISTENT;
+    ret_resources->box[CONFIG_BOX_A] =
+        input_box(tile->m, tile->k, !config->trans_a, config->cluster_n);
+    ret_resources->box[CONFIG_BOX_B] =
+        input_box(tile->n, tile->k, config->trans_b, config->cluster_m);
+    ret_resources->box[CONFIG_BOX_C] = ret_resources->box[CONFIG_BOX_D] = out;
+}
+
 void config_resources(const struct config *config, struct config_resources *ret_resources)
 {
-    const struct tile *tile = tile_find(config);
-    uint32_t ring;
+    struct config_tile tile;
+    bool is_known;
 
     *ret_resources = (struct config_resources){0};
     if (config->family == CONFIG_CPU)
         return;
-    assert(tile);
-    ring = tile->stages * (tile->m + tile->n) * tile->k * element_size(tile->input);
-    ret_resources->threads = tile->warps_m * tile->warps_n * 32;
-    ret_resources->shared_memory = MAX(ring, slab_bytes(tile));
-    ret_resources->ctas_per_multiprocessor = tile->ctas_per_multiprocessor;
+    is_known = config_tile_find(config, &tile);
+    assert(is_known);
+    ret_resources->ctas_per_multiprocessor = tile.ctas_per_multiprocessor;
+    if (config->family == CONFIG_HOPPER)
+        hopper_resources(config, &tile, ret_resources);
+    else
+        portable_resources(&tile, ret_resources);
 }
 
 bool config_equal(const struct config *a, const struct config *b)
@@ -281,12 +259,19 @@ bool config_equal(const struct config *a, const struct config *b)
 
 const char *config_source(const struct config *config)
 {
-    return config->family == CONFIG_PORTABLE ? "entry/gemm_portable.cu" : NULL;
+    switch (config->family) {
+    case CONFIG_PORTABLE:
+        return "entry/gemm_portable.cu";
+    case CONFIG_HOPPER:
+        return "entry/gemm_hopper.cu";
+    default:
+        return NULL;
+    }
 }
 
 const char *config_entry(const struct config *config)
 {
-    return config->family == CONFIG_PORTABLE ? "gemm" : NULL;
+    return config_source(config) ? "gemm" : NULL;
 }
 
 /* At level 3 ptxas searches for schedules for as long as the rest of a portable kernel's compile
@@ -322,29 +307,7 @@ uint32_t config_arch_for_device(uint32_t compute_major, uint32_t compute_minor)
     return compute_minor >= 6 ? 86 : 80;
 }
 
-static size_t list_layouts(struct config base, struct config *ret_configs)
-{
-    for (size_t i = 0; i < 4; i++) {
-        ret_configs[i] = base;
-        ret_configs[i].trans_a = i & 2;
-        ret_configs[i].trans_b = i & 1;
-    }
-    return 4;
-}
-
 size_t config_list(uint32_t arch, struct config ret_configs[CONFIG_LIST_MAX])
 {
-    size_t count = 0;
-
-    if (!arch_find(arch))
-        return 0;
-    for (size_t t = 0; t < ARRAY_SIZE(tiles); t++)
-        for (size_t p = 0; p < ARRAY_SIZE(pairs); p++) {
-            if (pairs[p].input != tiles[t].input)
-                continue;
-            assert(count + 4 <= CONFIG_LIST_MAX);
-            count +=
-                list_layouts(config_of_tile(arch, &tiles[t], pairs[p].output), ret_configs + count);
-        }
-    return count;
+    return arch_find(arch) ? config_tiles_list(arch, ret_configs) : 0;
 }

@@ -8,7 +8,7 @@
  *
  * Text: ARCH.IN.OUT.LAYOUT.MxNxK.sSTAGES.cCLUSTER.SCHEDULE.COPY, for example
  *   sm90a.bf16.bf16.nt.128x128x32.s4.c1x1.mma.v16      (portable)
- *   sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma     (hopper, later)
+ *   sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma     (hopper)
  * LAYOUT: n as stored row-major, t transposed, as in BLAS with A[M,K] and B[N,K] being `nt`.
  */
 #pragma once
@@ -26,12 +26,18 @@ enum config_family {
 enum config_schedule {
     CONFIG_SCHEDULE_MMA,  /* portable: all warps load and compute, mma.sync */
     CONFIG_SCHEDULE_SIMT, /* portable: the same with FMA on CUDA cores (true fp32) */
-    /* the hopper family's ladder follows here */
+    /* hopper, tensor copies and wgmma; each step adds to the one before */
+    CONFIG_SCHEDULE_TMA,        /* one slot: copy, wait, multiply */
+    CONFIG_SCHEDULE_PIPELINED,  /* a ring of slots */
+    CONFIG_SCHEDULE_PERSISTENT, /* CTAs stay and walk the tiles, copies run across them */
+    CONFIG_SCHEDULE_COOP,       /* a warp that copies; the warps that multiply share a tile */
+    CONFIG_SCHEDULE_PINGPONG,   /* and each group of four has a tile of its own */
 };
 
 enum config_copy {
     CONFIG_COPY_V16,     /* every row starts on 16 bytes: cp.async of 16 bytes, vector stores */
     CONFIG_COPY_ELEMENT, /* any alignment: element loads and stores */
+    CONFIG_COPY_TMA,     /* every row starts on 16 bytes: tensor copies, both ways */
 };
 
 struct config {
@@ -56,11 +62,20 @@ struct config_defines {
     char text[CONFIG_DEFINES_MAX][CONFIG_DEFINE_MAX];
 };
 
+/* What one tensor copy moves: rows of 128 bytes. */
+struct config_box {
+    uint32_t columns, rows; /* elements; 0: the kernel takes no tensor maps */
+};
+
+enum { CONFIG_BOX_A, CONFIG_BOX_B, CONFIG_BOX_C, CONFIG_BOX_D, CONFIG_BOX_COUNT };
+
 /* What a launch needs to know; follows from the configuration alone. */
 struct config_resources {
     uint32_t threads;                 /* of a CTA */
     uint32_t shared_memory;           /* dynamic, bytes */
     uint32_t ctas_per_multiprocessor; /* what the launch bounds promise */
+    bool is_persistent;               /* CTAs walk: no more of them than fit at once */
+    struct config_box box[CONFIG_BOX_COUNT];
 };
 
 void config_to_text(const struct config *config, char ret_text[CONFIG_TEXT_MAX]);
@@ -83,6 +98,8 @@ uint32_t config_arch_for_device(uint32_t compute_major, uint32_t compute_minor);
 
 #define CONFIG_LIST_MAX 250 /* per architecture; a budget, tests hold it */
 
-/* Every configuration the plan can name for this architecture, in a fixed order. Returns the
- * count, at most CONFIG_LIST_MAX. */
+/* False for the lower steps of the ladder, which exist to be measured. */
+bool config_is_planned(const struct config *config);
+/* Every configuration of this architecture, in a fixed order. Returns the count, at most
+ * CONFIG_LIST_MAX. */
 size_t config_list(uint32_t arch, struct config ret_configs[CONFIG_LIST_MAX]);

@@ -4,6 +4,7 @@
  */
 #include "plan.h"
 
+#include "plan_hopper.h"
 #include "plan_portable.h"
 
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #define CPU_CLOCK          2.5e9
 #define CPU_CALL_SECONDS   2e-6
 
-#define ROW_ALIGNMENT 16 /* bytes, what CONFIG_COPY_V16 asks for */
+#define ROW_ALIGNMENT 16 /* bytes, what CONFIG_COPY_V16 and CONFIG_COPY_TMA ask for */
 
 static bool operand_is_used(const struct problem *problem, enum operand_role role)
 {
@@ -90,7 +91,7 @@ static bool config_fits(const struct config *config,
 
     if (config->input != problem->input || config->output != problem->output ||
         config->trans_a != problem->trans_a || config->trans_b != problem->trans_b ||
-        config->copy != copy)
+        config->copy != copy || !config_is_planned(config))
         return false;
     config_resources(config, &resources);
     return resources.shared_memory <= shared_memory;
@@ -124,34 +125,56 @@ explain(const struct plan_device *device, enum operand_role unaligned, struct pl
              device->multiprocessors, plan->wave_efficiency * 100, bound_name(plan), copy);
 }
 
+static void predict(const struct problem *problem,
+                    const struct config *config,
+                    const struct plan_device *device,
+                    struct plan *ret_plan)
+{
+    if (config->family == CONFIG_HOPPER)
+        plan_hopper_predict(problem, config, device, ret_plan);
+    else
+        plan_portable_predict(problem, config, device, ret_plan);
+}
+
+/* The best configuration with this kind of copies; no tiles when there is none. */
+static struct plan
+choose_with(const struct problem *problem, const struct plan_device *device, enum config_copy copy)
+{
+    struct config configs[CONFIG_LIST_MAX];
+    struct plan best = {0};
+    size_t count = config_list(device->arch, configs);
+
+    for (size_t i = 0; i < count; i++) {
+        struct plan candidate = {0};
+
+        if (!config_fits(&configs[i], problem, copy, device->shared_memory_per_block))
+            continue;
+        predict(problem, &configs[i], device, &candidate);
+        if (best.tiles == 0 || candidate.predicted_seconds < best.predicted_seconds)
+            best = candidate;
+    }
+    return best;
+}
+
 enum status plan_choose(const struct problem *problem,
                         const uint64_t address[OPERAND_COUNT],
                         const struct plan_device *device,
                         struct plan *ret_plan,
                         struct fault *ret_fault)
 {
-    struct config configs[CONFIG_LIST_MAX];
     struct plan best = {0};
     enum operand_role unaligned;
-    enum config_copy copy;
-    size_t count;
 
     if (device->is_cpu) {
         choose_cpu(problem, device, ret_plan);
         return STATUS_OK;
     }
     unaligned = unaligned_operand(problem, address, ROW_ALIGNMENT);
-    copy = unaligned == OPERAND_COUNT ? CONFIG_COPY_V16 : CONFIG_COPY_ELEMENT;
-    count = config_list(device->arch, configs);
-    for (size_t i = 0; i < count; i++) {
-        struct plan candidate = {0};
-
-        if (!config_fits(&configs[i], problem, copy, device->shared_memory_per_block))
-            continue;
-        plan_portable_predict(problem, &configs[i], device, &candidate);
-        if (best.tiles == 0 || candidate.predicted_seconds < best.predicted_seconds)
-            best = candidate;
-    }
+    if (unaligned == OPERAND_COUNT && plan_hopper_can(problem))
+        best = choose_with(problem, device, CONFIG_COPY_TMA);
+    if (best.tiles == 0)
+        best = choose_with(problem, device,
+                           unaligned == OPERAND_COUNT ? CONFIG_COPY_V16 : CONFIG_COPY_ELEMENT);
     if (best.tiles == 0)
         return fault_set(ret_fault, STATUS_UNSUPPORTED, "dtype",
                          "no kernel for %s to %s on architecture %u with %u bytes of shared "

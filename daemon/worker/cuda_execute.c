@@ -1,6 +1,7 @@
 #include "cuda_execute.h"
 #include "../core/error.h"
 #include "../core/log.h"
+#include "cuda_launch.h"
 #include "cuda_stage.h"
 
 #include <inttypes.h>
@@ -57,37 +58,13 @@ void cuda_execute_deinit(struct cuda_execute *execute)
 
 /* --- products -------------------------------------------------------------------------------- */
 
-static uint64_t ceil_div(int64_t size, uint32_t tile)
-{
-    return ((uint64_t)size + tile - 1) / tile;
-}
-
-static uint64_t tile_count(const struct cuda_kernel *kernel, const struct gemmd_job *job)
-{
-    if (job->tile_count)
-        return job->tile_count;
-    return ceil_div(job->m, kernel->tile_m) * ceil_div(job->n, kernel->tile_n) *
-           (uint64_t)job->batch;
-}
-
-/* The grid walks over the feed's tiles, so it need never be larger than what runs at once. A feed
- * may carry several jobs of one kernel: merging small neighbours in the queue would fill it here.
- */
 static int launch(struct cuda_execute *execute,
                   const struct cuda_kernel *kernel,
                   const struct gemmd_feed *feed,
                   struct fault *ret_fault)
 {
-    uint64_t tiles = 0;
-    for (uint32_t i = 0; i < feed->job_count; i++)
-        tiles += tile_count(kernel, &feed->jobs[i]);
-    uint64_t resident = (uint64_t)execute->multiprocessors * kernel->ctas_per_multiprocessor;
-    void *parameters[] = {(void *)(uintptr_t)feed};
-
-    return cu_parked_try(execute->driver, ret_fault, LaunchKernel, kernel->function,
-                         (unsigned)MIN(tiles, resident), 1, 1, kernel->threads, 1, 1,
-                         kernel->shared_memory, execute->stream, parameters,
-                         /* extra= */ NULL);
+    return cuda_launch(execute->driver, kernel, feed, execute->multiprocessors, execute->stream,
+                       ret_fault);
 }
 
 static int launch_staged(struct cuda_execute *execute,

@@ -4,7 +4,7 @@
  * The calls stand in two lists, by what was measured beside a grid that fills the device and does
  * not leave (tests/gpu/test_driver_calls.c keeps them true): those of the first list work there,
  * those of the second wait until the grid has gone, so they may be made only while no such grid
- * runs. cu(driver)->MemCreate(...) reaches the first, cu_parked(driver)->LaunchKernel(...) the
+ * runs. cu(driver)->MemCreate(...) reaches the first, cu_parked(driver)->LaunchKernelEx(...) the
  * second, and asserts. A call that was never measured belongs in the second.
  *
  * Symbols are resolved by cuGetProcAddress with one fixed interface version, so that the _v2
@@ -58,7 +58,8 @@
     X(MemHostRegister)                                                                             \
     X(MemcpyHtoDAsync)                                                                             \
     X(MemcpyDtoHAsync)                                                                             \
-    X(Memcpy3DAsync) /* between host and device only: device to device needs an SM */
+    X(Memcpy3DAsync) /* between host and device only: device to device needs an SM */              \
+    X(TensorMapEncodeTiled)
 
 #define DRIVER_PARKED_CALLS(X)                                                                     \
     X(DevicePrimaryCtxRelease)                                                                     \
@@ -67,7 +68,7 @@
     X(ModuleGetFunction)                                                                           \
     X(FuncSetAttribute)                                                                            \
     X(OccupancyMaxActiveBlocksPerMultiprocessor)                                                   \
-    X(LaunchKernel)                                                                                \
+    X(LaunchKernelEx)                                                                              \
     X(LaunchHostFunc)                                                                              \
     X(MemcpyDtoDAsync)                                                                             \
     X(MemsetD8Async)                                                                               \

@@ -7,7 +7,9 @@
 #include "../../client/reference.h"
 #include "../../daemon/jit/nvrtc.h"
 #include "../../daemon/plan/plan.h"
+#include "../../daemon/worker/cuda_launch.h"
 #include "../../kernels_src/abi/job.h"
+#include "../support/load_request.h"
 #include "peer.h"
 #include "power.h"
 
@@ -90,16 +92,8 @@ static int load(struct product *p, struct fault *fault)
 {
     struct setting *s = p->setting;
     const struct config *config = &p->plan.config;
-    struct link_message request = {
-        .id = s->next_kernel++, .tile_m = config->tile_m, .tile_n = config->tile_n};
+    struct link_message request = load_request(config, s->next_kernel++, 0);
     struct nvrtc_result result = {0};
-    struct config_resources resources;
-    config_resources(config, &resources);
-    request.threads = resources.threads;
-    request.shared_memory = resources.shared_memory;
-    request.ctas_per_multiprocessor = resources.ctas_per_multiprocessor;
-    config_to_text(config, request.configuration);
-    snprintf(request.entry, sizeof(request.entry), "%s", config_entry(config));
     int r = nvrtc_compile(s->nvrtc, &s->sources, config, &result);
     if (r)
         fault_set(fault, STATUS_COMPILE_FAILED, "", "%s", result.log ? result.log : "no log");
@@ -115,8 +109,7 @@ static int launch(void *context, CUstream stream, size_t set)
     struct product *p = context;
     const struct problem *problem = &p->problem;
     struct gemmd_feed feed = {.job_count = 1};
-    uint64_t resident =
-        (uint64_t)p->setting->gpu.facts.multiprocessors * p->kernel->ctas_per_multiprocessor;
+    struct fault fault;
     feed.jobs[0] = (struct gemmd_job){
         .a = p->sets[set].a,
         .b = p->sets[set].b,
@@ -135,11 +128,8 @@ static int launch(void *context, CUstream stream, size_t set)
         .flags = (problem->trans_a ? GEMMD_JOB_TRANS_A : 0u) |
                  (problem->trans_b ? GEMMD_JOB_TRANS_B : 0u),
     };
-    void *parameters[] = {&feed};
-    return (int)cu_parked(&p->setting->gpu.driver)
-        ->LaunchKernel(p->kernel->function, (unsigned)MIN(p->plan.tiles, resident), 1, 1,
-                       p->kernel->threads, 1, 1, p->kernel->shared_memory, stream, parameters,
-                       NULL);
+    return cuda_launch(&p->setting->gpu.driver, p->kernel, &feed,
+                       p->setting->gpu.facts.multiprocessors, stream, &fault);
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -352,14 +342,18 @@ static void print(const struct product *p, const struct figures *f)
     fflush(stdout);
 }
 
-static int row(struct setting *s, const struct shape *shape, double *ret_ratio)
+/* With `config`, or with what the plan chooses. */
+static int
+row(struct setting *s, const struct shape *shape, const struct config *config, double *ret_ratio)
 {
     static struct product p;
     struct figures figures = {0};
     struct fault fault = FAULT_NONE;
     p = (struct product){.setting = s, .shape = shape};
     describe(&p);
-    int r = choose(&p, &fault);
+    int r = config ? 0 : choose(&p, &fault);
+    if (config)
+        p.plan.config = *config;
     r = r ? r : load(&p, &fault);
     r = r ? r : allocate(&p);
     r = r ? r : fill(&p);
@@ -374,6 +368,30 @@ static int row(struct setting *s, const struct shape *shape, double *ret_ratio)
     *ret_ratio = r || figures.best <= 0 ? 0 : figures.best / figures.ours;
     deinit(&p);
     return r;
+}
+
+/* A row for each configuration that computes the product and whose text contains `filter`. */
+static int
+rows(struct setting *s, const struct shape *shape, const char *filter, double *ret_best_ratio)
+{
+    static struct config configs[CONFIG_LIST_MAX];
+    const struct link_device *facts = &s->gpu.facts;
+    uint32_t arch = config_arch_for_device(facts->compute_major, facts->compute_minor);
+    size_t count = config_list(arch, configs);
+    int failed = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct config *config = &configs[i];
+        char text[CONFIG_TEXT_MAX];
+        double ratio;
+        config_to_text(config, text);
+        if (config->input != shape->dtype || config->trans_a != shape->trans_a ||
+            config->output != dtype_default_output(shape->dtype) ||
+            config->trans_b != shape->trans_b || !strstr(text, filter))
+            continue;
+        failed |= row(s, shape, config, &ratio) != 0;
+        *ret_best_ratio = MAX(*ret_best_ratio, ratio);
+    }
+    return failed;
 }
 
 static void print_means(const struct shape *shapes, const double *ratios, size_t count)
@@ -419,17 +437,13 @@ int bench_kernels(int argc, char **argv)
 {
     static struct setting setting;
     static struct shape shapes[SHAPES_MAX] = {
-        {.group = "portable",
-         .dtype = DTYPE_BF16,
-         .trans_b = true,
-         .m = 4096,
-         .n = 4096,
-         .k = 4096},
+        {.group = "square", .dtype = DTYPE_BF16, .trans_b = true, .m = 4096, .n = 4096, .k = 4096},
     };
     static double ratios[SHAPES_MAX];
     size_t count = 1;
     int failed = 0;
     const char *path = bench_option(argc, argv, "--shapes", NULL);
+    const char *filter = bench_option(argc, argv, "--config", NULL);
     if (path && shapes_read(path, bench_option(argc, argv, "--group", NULL), shapes, &count) < 0)
         return EXIT_USAGE;
     if (open_setting(&setting, argc, argv))
@@ -438,7 +452,8 @@ int bench_kernels(int argc, char **argv)
     printf("group,dtype,layout,m,n,k,config,us,cublaslt_first_us,cublaslt_best_us,ratio,"
            "tuned_ratio,error\n");
     for (size_t i = 0; i < count; i++)
-        failed |= row(&setting, &shapes[i], &ratios[i]) != 0;
+        failed |= filter ? rows(&setting, &shapes[i], filter, &ratios[i])
+                         : row(&setting, &shapes[i], NULL, &ratios[i]) != 0;
     print_means(shapes, ratios, count);
     nvrtc_free(setting.nvrtc);
     sources_deinit(&setting.sources);

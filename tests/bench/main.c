@@ -54,8 +54,10 @@ static const struct bench_command commands[] = {
      bench_service},
 #ifdef BENCH_HAS_CUDA
     {"kernels",
-     "[--shapes FILE] [--group NAME] [--device cuda:0] [--warmup 3] [--rounds 5]\n"
-     "      device time against the best of all cuBLASLt heuristics; without FILE 4096^3 bf16",
+     "[--shapes FILE] [--group NAME] [--config TEXT] [--device cuda:0] [--warmup 3] [--rounds 5]\n"
+     "      device time against the best of all cuBLASLt heuristics; without FILE 4096^3 bf16; "
+     "with\n"
+     "      TEXT a row for each configuration whose name contains it, else for the plan's choice",
      bench_kernels},
 #endif
 };

@@ -203,8 +203,14 @@ static CUresult launch(struct spin *s)
 {
     CUdeviceptr word = 0;
     void *parameters[] = {&word};
-    return then_wait(
-        s, PARKED(s)->LaunchKernel(s->nop, 1, 1, 1, 1, 1, 1, 0, s->stream, parameters, NULL));
+    CUlaunchConfig launch = {.gridDimX = 1,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 1,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = s->stream};
+    return then_wait(s, PARKED(s)->LaunchKernelEx(&launch, s->nop, parameters, NULL));
 }
 
 static void CUDA_CB nothing(void *context)
@@ -339,7 +345,7 @@ const struct call calls[] = {
 
     {"cuModuleLoadData", HANGS, load_module},
     {"cuModuleUnload", HANGS, unload_module},
-    {"cuLaunchKernel", HANGS, launch},
+    {"cuLaunchKernelEx", HANGS, launch},
     {"cuMemcpyDtoDAsync", HANGS, copy_on_device},
     {"cuMemsetD8Async", HANGS, fill},
     {"cuMemFree", HANGS, free_memory},

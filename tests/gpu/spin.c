@@ -222,9 +222,15 @@ bool spin_start(struct spin *spin)
     unsigned long long limit = SPIN_LIMIT_NS;
     void *parameters[] = {&spin->stop_device, &spin->started_device, &limit};
     struct timespec pause = {.tv_nsec = 1000000};
-    CUresult result = cu_parked(&spin->driver)
-                          ->LaunchKernel(spin->spin, grid, 1, 1, SPIN_THREADS, 1, 1, 0,
-                                         spin->grid_stream, parameters, NULL);
+    CUlaunchConfig launch = {.gridDimX = grid,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = SPIN_THREADS,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = spin->grid_stream};
+    CUresult result =
+        cu_parked(&spin->driver)->LaunchKernelEx(&launch, spin->spin, parameters, NULL);
     if (result != CUDA_SUCCESS || grid == 0)
         return false;
 

@@ -366,31 +366,69 @@ CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks,
     return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuLaunchKernel(CUfunction f,
-                                unsigned int gridDimX,
-                                unsigned int gridDimY,
-                                unsigned int gridDimZ,
-                                unsigned int blockDimX,
-                                unsigned int blockDimY,
-                                unsigned int blockDimZ,
-                                unsigned int sharedMemBytes,
-                                CUstream hStream,
-                                void **kernelParams,
-                                void **extra)
+static unsigned cluster_of(const CUlaunchConfig *config)
+{
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            return config->attrs[i].value.clusterDim.x;
+    return 1;
+}
+
+CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config,
+                                  CUfunction f,
+                                  void **kernelParams,
+                                  void **extra)
 {
     (void)f;
-    (void)hStream;
     (void)extra;
-    ENTER(LaunchKernel);
-    if (gridDimX == 0 || gridDimY != 1 || gridDimZ != 1 || blockDimY != 1 || blockDimZ != 1)
-        return CUDA_ERROR_INVALID_VALUE;
+    ENTER(LaunchKernelEx);
     struct fake_driver_launch launch = {.parameter = kernelParams[0],
-                                        .grid = gridDimX,
-                                        .threads = blockDimX,
-                                        .shared_memory = sharedMemBytes};
+                                        .maps = kernelParams[1],
+                                        .grid = config->gridDimX,
+                                        .cluster = cluster_of(config),
+                                        .threads = config->blockDimX,
+                                        .shared_memory = config->sharedMemBytes};
+    if (config->gridDimX == 0 || config->gridDimX % launch.cluster != 0 || config->gridDimY != 1 ||
+        config->gridDimZ != 1 || config->blockDimY != 1 || config->blockDimZ != 1)
+        return CUDA_ERROR_INVALID_VALUE;
     fake.last_launch = launch;
-    fake.last_launch.parameter = NULL;
+    fake.last_launch.parameter = fake.last_launch.maps = NULL;
     if (fake.on_launch)
         fake.on_launch(&launch);
+    return CUDA_SUCCESS;
+}
+
+/* The driver's own rules; the map keeps the address, the sizes and the first box size. */
+CUresult CUDAAPI cuTensorMapEncodeTiled(CUtensorMap *tensorMap,
+                                        CUtensorMapDataType tensorDataType,
+                                        cuuint32_t tensorRank,
+                                        void *globalAddress,
+                                        const cuuint64_t *globalDim,
+                                        const cuuint64_t *globalStrides,
+                                        const cuuint32_t *boxDim,
+                                        const cuuint32_t *elementStrides,
+                                        CUtensorMapInterleave interleave,
+                                        CUtensorMapSwizzle swizzle,
+                                        CUtensorMapL2promotion l2Promotion,
+                                        CUtensorMapFloatOOBfill oobFill)
+{
+    (void)tensorDataType;
+    (void)elementStrides;
+    (void)interleave;
+    (void)swizzle;
+    (void)l2Promotion;
+    (void)oobFill;
+    ENTER(TensorMapEncodeTiled);
+    cuuint64_t words[16] = {(uintptr_t)globalAddress};
+    if ((uintptr_t)tensorMap % 64 != 0 || (uintptr_t)globalAddress % 16 != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (cuuint32_t i = 0; i < tensorRank; i++) {
+        bool has_stride = i + 1 < tensorRank;
+        if (globalDim[i] == 0 || globalDim[i] > 1ull << 32 || boxDim[i] == 0 || boxDim[i] > 256 ||
+            (has_stride && (globalStrides[i] % 16 != 0 || globalStrides[i] >= 1ull << 40)))
+            return CUDA_ERROR_INVALID_VALUE;
+        words[1 + i] = globalDim[i];
+    }
+    memcpy(tensorMap, words, sizeof(*tensorMap));
     return CUDA_SUCCESS;
 }

@@ -25,7 +25,8 @@
 
 struct fake_driver_launch {
     const void *parameter; /* the first kernel parameter: a struct gemmd_feed */
-    unsigned grid, threads, shared_memory;
+    const void *maps;      /* the second: a struct gemmd_tensor_maps */
+    unsigned grid, cluster, threads, shared_memory;
 };
 
 typedef void (*fake_driver_launch_fn)(const struct fake_driver_launch *launch);
@@ -49,4 +50,4 @@ FAKE_API struct fake_driver_live fake_driver_live(void);
 /* Scratch bytes of the largest pool allocation so far. */
 FAKE_API size_t fake_driver_scratch_high(void);
 FAKE_API unsigned fake_driver_register_flags(void);
-FAKE_API struct fake_driver_launch fake_driver_last_launch(void); /* its parameter is gone */
+FAKE_API struct fake_driver_launch fake_driver_last_launch(void); /* its parameters are gone */

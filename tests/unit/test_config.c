@@ -9,6 +9,8 @@ static const uint32_t archs[] = {80, 86, 87, 89, 90, 100, 103, 120};
 /* What the driver grants a CTA at most, by opt-in, and what a multiprocessor has in all. */
 static uint32_t shared_memory_limit(uint32_t arch)
 {
+    if (arch == 90)
+        return 227 * 1024;
     return arch == 86 || arch == 89 || arch == 120 ? 99 * 1024 : 163 * 1024;
 }
 
@@ -20,12 +22,75 @@ Test(config, lists_no_more_than_the_budget_and_every_dtype_layout_and_copy)
         size_t count = config_list(archs[a], configs);
 
         cr_assert_leq(count, CONFIG_LIST_MAX);
-        cr_assert_eq(count, 7u * 4 * 2 * 2);
+        if (archs[a] != 90)
+            cr_assert_eq(count, 7u * 4 * 2 * 2);
         for (size_t i = 0; i < count; i++)
             for (size_t j = 0; j < i; j++)
                 cr_assert_not(config_equal(&configs[i], &configs[j]));
     }
     cr_assert_eq(config_list(75, configs), 0);
+}
+
+Test(config, lists_the_hopper_family_on_nine_zero_alone)
+{
+    struct config configs[CONFIG_LIST_MAX];
+
+    for (size_t a = 0; a < ARRAY_SIZE(archs); a++) {
+        size_t count = config_list(archs[a], configs), hopper = 0, layouts = 0;
+
+        for (size_t i = 0; i < count; i++) {
+            bool is_hopper = configs[i].family == CONFIG_HOPPER;
+
+            hopper += is_hopper;
+            layouts |= is_hopper ? 1u << (configs[i].trans_a * 2 + configs[i].trans_b) : 0;
+            cr_expect_eq(is_hopper, configs[i].copy == CONFIG_COPY_TMA);
+            cr_expect(is_hopper || configs[i].cluster_m * configs[i].cluster_n == 1);
+        }
+        cr_expect_eq(hopper > 0, archs[a] == 90);
+        cr_expect_eq(layouts, archs[a] == 90 ? 0xf : 0);
+    }
+}
+
+Test(config, plans_no_lower_step_of_the_ladder)
+{
+    struct config config;
+
+    cr_assert(config_from_text("sm90a.bf16.bf16.nt.128x256x64.s1.c1x1.tma.tma", &config));
+    cr_expect_not(config_is_planned(&config));
+    cr_assert(config_from_text("sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma", &config));
+    cr_expect(config_is_planned(&config));
+    cr_assert(config_from_text("sm90a.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16", &config));
+    cr_expect(config_is_planned(&config));
+}
+
+/* A box is what one copy instruction moves: the hardware takes at most 256 rows, and rows of the
+ * swizzle's 128 bytes. */
+Test(config, boxes_are_rows_of_the_swizzle_and_cover_the_tile)
+{
+    struct config configs[CONFIG_LIST_MAX];
+    struct config_resources resources;
+    size_t count = config_list(90, configs);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct config *config = &configs[i];
+        const struct config_box *box = resources.box;
+
+        config_resources(config, &resources);
+        if (config->family != CONFIG_HOPPER) {
+            cr_expect_eq(box[CONFIG_BOX_A].columns, 0);
+            continue;
+        }
+        cr_expect_eq(box[CONFIG_BOX_A].columns * 2, 128);
+        cr_expect_eq(box[CONFIG_BOX_D].columns * (config->output == DTYPE_FP32 ? 4 : 2), 128);
+        for (int b = 0; b < CONFIG_BOX_COUNT; b++) {
+            cr_expect_geq(box[b].rows, 8);
+            cr_expect_leq(box[b].rows, 256);
+        }
+        cr_expect_eq(box[CONFIG_BOX_A].rows * config->cluster_n,
+                     config->trans_a ? config->tile_k : config->tile_m);
+        cr_expect_eq(box[CONFIG_BOX_B].rows * config->cluster_m,
+                     config->trans_b ? config->tile_n : config->tile_k);
+    }
 }
 
 Test(config, text_and_struct_convert_both_ways_without_loss)
@@ -74,6 +139,9 @@ Test(config, refuses_every_text_that_is_not_canonical)
         "sm90a.bf16.fp16.nt.128x256x32.s4.c1x1.mma.v16",
         "sm90a.bf16.bf16.nt.0128x256x32.s4.c1x1.mma.v16",
         "sm90a.bf16.bf16.nt.128x256x32.s4.c2x1.mma.v16",
+        "sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.v16",
+        "sm90a.bf16.bf16.nt.128x256x64.s4.c1x2.coop.tma",
+        "sm80.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma",
         "sm90a.bf16.bf16.nt.128x256x32.s99999999999.c1x1.mma.v16",
         " sm90a.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16",
         "sm90a.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16 ",

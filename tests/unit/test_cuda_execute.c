@@ -314,7 +314,7 @@ Test(cuda_execute, an_empty_product_launches_nothing)
         struct gemmd_command command = device_job(1, sizes[i][0], sizes[i][1], sizes[i][2]);
         cr_expect_eq(run(&command), STATUS_OK);
     }
-    cr_expect_eq(fake_driver_calls("cuLaunchKernel"), 0);
+    cr_expect_eq(fake_driver_calls("cuLaunchKernelEx"), 0);
     close_clean();
 }
 
@@ -408,7 +408,7 @@ Test(cuda_execute, no_scratch_memory_is_that_jobs_fault_and_keeps_the_order)
 
 Test(cuda_execute, a_failing_call_in_a_staged_job_leaves_d_alone_and_nothing_behind)
 {
-    static const char *const calls[] = {"cuMemcpyHtoDAsync", "cuLaunchKernel"};
+    static const char *const calls[] = {"cuMemcpyHtoDAsync", "cuLaunchKernelEx"};
     float c = 4, x = 1;
     struct gemmd_command command = device_job(3, 1, 1, 1);
     command.body.gemm.c = (uintptr_t)&c;

@@ -65,8 +65,49 @@ Test(plan, takes_large_tiles_for_large_products_and_small_ones_for_small)
     struct problem large = product(DTYPE_BF16, DTYPE_BF16, 4096, 4096, 4096);
     struct problem small = product(DTYPE_BF16, DTYPE_BF16, 256, 256, 256);
 
-    cr_assert_eq(choose(&large, aligned).config.tile_m, 128);
+    struct config of_large = choose(&large, aligned).config;
+
+    cr_assert_eq(of_large.tile_m * of_large.tile_n, 128 * 256);
     cr_assert_eq(choose(&small, aligned).config.tile_m, 64);
+}
+
+Test(plan, takes_tensor_copies_where_their_rules_hold_and_only_there)
+{
+    static const struct {
+        enum dtype input, output;
+        int64_t m, n, k, batch, ld_a;
+        enum config_family family;
+    } cases[] = {
+        {DTYPE_BF16, DTYPE_BF16, 512, 512, 512, 1, 512, CONFIG_HOPPER},
+        {DTYPE_FP16, DTYPE_FP32, 512, 512, 512, 1, 512, CONFIG_HOPPER},
+        {DTYPE_FP32, DTYPE_FP32, 512, 512, 512, 1, 512, CONFIG_PORTABLE},
+        {DTYPE_INT8, DTYPE_INT32, 512, 512, 512, 1, 512, CONFIG_PORTABLE},
+        {DTYPE_BF16, DTYPE_BF16, 512, 512, 512, 1, 516, CONFIG_PORTABLE},
+        {DTYPE_BF16, DTYPE_BF16, 512, 512, 512, 1, 520, CONFIG_HOPPER},
+        /* coordinates have 32 bits, strides 40, tiles are counted in 32 */
+        {DTYPE_BF16, DTYPE_BF16, 1ll << 31, 64, 64, 1, 64, CONFIG_PORTABLE},
+        {DTYPE_BF16, DTYPE_BF16, 64, 64, 64, 1ll << 31, 64, CONFIG_PORTABLE},
+        {DTYPE_BF16, DTYPE_BF16, 64, 64, 64, 1, 1ll << 39, CONFIG_PORTABLE},
+        {DTYPE_BF16, DTYPE_BF16, 1 << 24, 1 << 24, 64, 1, 64, CONFIG_PORTABLE},
+        {DTYPE_BF16, DTYPE_BF16, 1 << 20, 1 << 20, 64, 1, 64, CONFIG_HOPPER},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct problem problem =
+            product(cases[i].input, cases[i].output, cases[i].m, cases[i].n, cases[i].k);
+
+        problem.batch = cases[i].batch;
+        problem.operand[OPERAND_A].ld = cases[i].ld_a;
+        cr_expect_eq(choose(&problem, aligned).config.family, cases[i].family, "case %zu", i);
+    }
+}
+
+Test(plan, fills_the_device_before_it_enlarges_tiles)
+{
+    struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 1024, 1024, 1024);
+    struct plan plan = choose(&problem, aligned);
+
+    cr_expect_geq(plan.tiles, 64);
 }
 
 Test(plan, predicts_more_time_for_more_work)
@@ -114,7 +155,10 @@ Test(plan, answers_every_pair_layout_and_alignment_of_every_architecture)
         cr_assert_eq(plan.config.output, pair[1]);
         cr_assert_eq(plan.config.trans_a, problem.trans_a);
         cr_assert_eq(plan.config.trans_b, problem.trans_b);
-        cr_assert_eq(plan.config.copy, is_aligned ? CONFIG_COPY_V16 : CONFIG_COPY_ELEMENT);
+        if (plan.config.family == CONFIG_HOPPER)
+            cr_assert(is_aligned && device.arch == 90);
+        else
+            cr_assert_eq(plan.config.copy, is_aligned ? CONFIG_COPY_V16 : CONFIG_COPY_ELEMENT);
         cr_assert_gt(strlen(plan.reason), 0);
         cr_assert_eq(plan.reason[strlen(plan.reason) - 1], '.');
     }

@@ -210,18 +210,15 @@ Test(queue_fair, slices_of_a_large_job_cover_its_tiles_once_and_end_in_one_answe
 
 Test(queue_fair, tiles_are_counted_in_clusters)
 {
-    struct config configs[CONFIG_LIST_MAX];
     struct job *job = job_new();
     uint64_t wave;
 
-    cr_assert_gt(config_list(90, configs), 0);
-    job->config = configs[0];
-    job->config.cluster_m = job->config.cluster_n = 1;
+    cr_assert(config_from_text("sm90a.bf16.bf16.nt.128x256x64.s4.c1x1.coop.tma", &job->config));
     job_count_tiles(job, 1001, 132);
     wave = job->wave_tiles;
     cr_expect_eq(job->tiles, 1001);
     cr_expect_eq(wave % 132, 0);
-    job->config.cluster_m = 2;
+    cr_assert(config_from_text("sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma", &job->config));
     job_count_tiles(job, 1001, 132);
     cr_expect_eq(job->tiles, 501);
     cr_expect_eq(job->wave_tiles, wave / 2);

@@ -1,0 +1,30 @@
+/*
+ * The table of tiles this version knows (config.c uses it, nobody else): the rows from which
+ * configurations are made.
+ */
+#pragma once
+
+#include "config.h"
+
+struct config_tile {
+    enum dtype input;
+    enum config_copy copy;
+    uint32_t m, n, k, stages;
+    uint32_t warps_m, warps_n; /* that multiply */
+    uint32_t ctas_per_multiprocessor;
+    uint32_t cluster_m, cluster_n;
+    enum config_schedule schedule;
+};
+
+struct config_pair {
+    enum dtype input, output;
+};
+
+#define CONFIG_PAIRS_COUNT 7
+
+extern const struct config_pair config_pairs[CONFIG_PAIRS_COUNT];
+
+/* The row of a configuration that has a kernel; false when no row is its. */
+bool config_tile_find(const struct config *config, struct config_tile *ret_tile);
+/* config_list() for an architecture that is known. */
+size_t config_tiles_list(uint32_t arch, struct config ret_configs[CONFIG_LIST_MAX]);

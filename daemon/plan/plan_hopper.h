@@ -1,0 +1,15 @@
+/*
+ * The hopper family's part of the plan (plan.c uses it, nobody else).
+ */
+#pragma once
+
+#include "plan.h"
+
+/* Whether tensor copies can move every operand of a problem whose rows start on 16 bytes: sizes
+ * that a tensor map can hold, and a number of tiles that the kernels count in 32 bits. */
+bool plan_hopper_can(const struct problem *problem);
+/* Predicted times of `problem` with a hopper configuration: fills everything but the reason. */
+void plan_hopper_predict(const struct problem *problem,
+                         const struct config *config,
+                         const struct plan_device *device,
+                         struct plan *ret_plan);

@@ -1,0 +1,139 @@
+#include "cuda_launch.h"
+#include "tensor_shape.h"
+
+_Static_assert(sizeof(struct gemmd_tensor_map) == sizeof(CUtensorMap), "passed as it is");
+
+uint32_t cuda_launch_jobs_max(const struct cuda_kernel *kernel)
+{
+    return kernel->box[GEMMD_TENSOR_D].columns ? GEMMD_TENSOR_JOBS : GEMMD_FEED_JOBS;
+}
+
+/* --- the grid -------------------------------------------------------------------------------- */
+
+static uint64_t ceil_div(int64_t size, uint64_t tile)
+{
+    return ((uint64_t)size + tile - 1) / tile;
+}
+
+/* Units: what one cluster computes at a time. */
+static uint64_t unit_count(const struct cuda_kernel *kernel, const struct gemmd_job *job)
+{
+    uint64_t unit_m = (uint64_t)kernel->tile_m * kernel->cluster_m;
+    uint64_t unit_n = (uint64_t)kernel->tile_n * kernel->cluster_n;
+
+    if (job->tile_count)
+        return job->tile_count;
+    return ceil_div(job->m, unit_m) * ceil_div(job->n, unit_n) * (uint64_t)job->batch;
+}
+
+/*
+ * CTAs. A grid that walks over the feed's units need never be larger than what runs at once, nor
+ * than what makes the walk no longer: where some walkers would have a last unit and others none,
+ * fewer of them take as long, and leave power to the others.
+ */
+static unsigned
+grid_size(const struct cuda_kernel *kernel, const struct gemmd_feed *feed, uint32_t multiprocessors)
+{
+    uint32_t cluster = kernel->cluster_m * kernel->cluster_n;
+    uint64_t units = 0, most = INT32_MAX / cluster;
+    for (uint32_t i = 0; i < feed->job_count; i++)
+        units += unit_count(kernel, &feed->jobs[i]);
+    if (!kernel->has_cta_per_tile)
+        most = MAX((uint64_t)multiprocessors * kernel->ctas_per_multiprocessor / cluster, 1u);
+
+    uint64_t rounds = (units + most - 1) / most;
+    return (unsigned)((units + rounds - 1) / rounds) * cluster;
+}
+
+/* --- tensor maps ----------------------------------------------------------------------------- */
+
+static CUtensorMapDataType data_type(enum dtype dtype)
+{
+    switch (dtype) {
+    case DTYPE_BF16:
+        return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    case DTYPE_FP16:
+        return CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    default:
+        return CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    }
+}
+
+/* All boxes have rows of 128 bytes, in the 128-byte swizzle that wgmma reads. */
+static int encode(const struct driver *driver,
+                  const struct tensor_shape *shape,
+                  struct gemmd_tensor_map *ret_map,
+                  struct fault *ret_fault)
+{
+    static const cuuint32_t element_stride[3] = {1, 1, 1};
+
+    return cu_try(driver, ret_fault, TensorMapEncodeTiled, (CUtensorMap *)ret_map,
+                  data_type(shape->dtype), 3, (void *)(uintptr_t)shape->address, shape->size,
+                  shape->stride, shape->box, element_stride, CU_TENSOR_MAP_INTERLEAVE_NONE,
+                  CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                  CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+static int encode_all(const struct driver *driver,
+                      const struct cuda_kernel *kernel,
+                      const struct gemmd_feed *feed,
+                      struct gemmd_tensor_maps *ret_maps,
+                      struct fault *ret_fault)
+{
+    struct tensor_shape shape;
+    int r = 0;
+
+    for (uint32_t i = 0; i < feed->job_count * GEMMD_TENSOR_COUNT && !r; i++) {
+        uint32_t job = i / GEMMD_TENSOR_COUNT, operand = i % GEMMD_TENSOR_COUNT;
+        if (tensor_shape_of(&feed->jobs[job], (int)operand, &kernel->box[operand], &shape))
+            r = encode(driver, &shape, &ret_maps->of[job][operand], ret_fault);
+    }
+    return r;
+}
+
+/* --- the launch ------------------------------------------------------------------------------ */
+
+int cuda_launch(const struct driver *driver,
+                const struct cuda_kernel *kernel,
+                const struct gemmd_feed *feed,
+                uint32_t multiprocessors,
+                CUstream stream,
+                struct fault *ret_fault)
+{
+    struct gemmd_tensor_maps maps = {0};
+    void *parameters[] = {(void *)(uintptr_t)feed, &maps};
+    bool takes_maps = kernel->box[GEMMD_TENSOR_D].columns;
+    /* Kernels that take maps wait for the grid before them by themselves (griddepcontrol), so they
+     * may begin beside its end. A cluster of one is no cluster. */
+    CUlaunchAttribute attributes[] = {
+        {
+            .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+            .value.clusterDim = {kernel->cluster_m * kernel->cluster_n, 1, 1},
+        },
+        {
+            .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            .value.programmaticStreamSerializationAllowed = 1,
+        },
+    };
+    CUlaunchConfig launch = {
+        .gridDimX = grid_size(kernel, feed, multiprocessors),
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = kernel->threads,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .sharedMemBytes = kernel->shared_memory,
+        .hStream = stream,
+        .attrs = attributes,
+        .numAttrs = takes_maps ? 2 : 0,
+    };
+    assert(feed->job_count <= cuda_launch_jobs_max(kernel));
+
+    if (takes_maps) {
+        int r = encode_all(driver, kernel, feed, &maps, ret_fault);
+        if (r)
+            return r;
+    }
+    return cu_parked_try(driver, ret_fault, LaunchKernelEx, &launch, kernel->function, parameters,
+                         /* extra= */ NULL);
+}

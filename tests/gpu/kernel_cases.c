@@ -1,0 +1,411 @@
+#include "kernel_cases.h"
+
+#include "../../client/reference.h"
+#include "../../daemon/plan/plan.h"
+#include "../../daemon/worker/backend.h"
+#include "../support/load_request.h"
+#include "compile_all.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ARENA_SIZE      (192u << 20)
+#define MARGIN          4096
+#define MULTIPLICATIONS (1u << 25) /* of the reference, per case */
+#define ROUND_UP(x, to) (((x) + (to)-1) / (to) * (to))
+
+enum trait {
+    PADDED = 1 << 0,     /* 5 elements between rows, 3 between items */
+    ALIGNED = 1 << 1,    /* rows of a multiple of 16 elements */
+    OFF_BY_ONE = 1 << 2, /* operands start one element late */
+    SHARED_A = 1 << 3,
+    SHARED_B = 1 << 4,
+    IN_PLACE = 1 << 5,
+    NAN_IN_A = 1 << 6, /* one element */
+    INF_IN_B = 1 << 7,
+};
+
+struct shape {
+    int64_t m, n, k, batch;
+    unsigned traits;
+    double alpha, beta;
+};
+
+static const struct shape shapes[] = {
+    {1, 1, 1, 1, 0, 1, 0},
+    {1, 1, 1, 1, ALIGNED, 2, -3},
+    {8, 8, 8, 1, ALIGNED, 1, 0},
+    {7, 9, 3, 1, 0, 1, 0},
+    {16, 16, 16, 1, ALIGNED, 1, 1},
+    {63, 65, 33, 1, 0, 2, -3},
+    {64, 64, 64, 1, ALIGNED, 1, 0},
+    {63, 65, 33, 1, ALIGNED, 2, -3},
+    {128, 256, 128, 1, ALIGNED, 1, 2},
+    {129, 257, 65, 1, 0, 1, 0},
+    {129, 257, 65, 1, ALIGNED, 1, 1},
+    {300, 208, 112, 1, ALIGNED, 1, 0},
+    {1, 500, 70, 1, ALIGNED, 1, 0},
+    {500, 1, 70, 1, ALIGNED, 1, 0},
+    {1, 501, 71, 1, 0, 1, 1},
+    {501, 1, 71, 1, 0, 1, 1},
+    /* K against the depth of the ring */
+    {40, 48, 20, 1, ALIGNED, 1, 0},
+    {40, 48, 24, 1, ALIGNED, 1, 0},
+    {40, 48, 63, 1, ALIGNED, 1, 0},
+    {40, 48, 96, 1, ALIGNED, 1, 0},
+    {40, 48, 128, 1, ALIGNED, 1, 0},
+    {40, 48, 160, 1, ALIGNED, 1, 0},
+    {40, 48, 576, 1, ALIGNED, 1, 0},
+    {33, 47, 577, 1, 0, 1, 0},
+    /* the BLAS rules */
+    {33, 47, 0, 1, 0, 1, 0},
+    {33, 47, 0, 1, ALIGNED, 1, 1},
+    {33, 47, 0, 3, ALIGNED | PADDED, 1, 2},
+    {33, 47, 20, 1, ALIGNED, 0, 2},
+    {33, 47, 20, 1, 0, 0, 0},
+    {33, 48, 20, 1, ALIGNED | IN_PLACE, 1, 2},
+    {133, 147, 40, 2, PADDED | IN_PLACE, 2, 1},
+    {65, 70, 40, 1, ALIGNED | NAN_IN_A, 1, 0},
+    {65, 70, 40, 1, ALIGNED | INF_IN_B, 1, 1},
+    {65, 70, 40, 1, NAN_IN_A, 1, 0},
+    /* layout */
+    {65, 70, 40, 1, PADDED, 1, 1},
+    {65, 70, 40, 1, OFF_BY_ONE, 1, 1},
+    {64, 64, 64, 1, OFF_BY_ONE, 1, 0},
+    {65, 70, 40, 3, PADDED | OFF_BY_ONE, 2, -3},
+    {65, 70, 40, 5, ALIGNED, 1, 1},
+    {17, 18, 19, 7, 0, 1, 0},
+    {65, 70, 40, 3, ALIGNED | SHARED_A, 1, 0},
+    {65, 70, 40, 3, ALIGNED | SHARED_B, 1, 1},
+    {17, 18, 19, 4, SHARED_A | SHARED_B, 1, 0},
+    /* several tiles for each CTA */
+    {3000, 3000, 40, 1, ALIGNED, 1, 0},
+    {2050, 2600, 330, 1, ALIGNED, 1, 0},
+    {200, 330, 1100, 40, ALIGNED, 1, 1},
+    {1501, 1403, 37, 1, 0, 1, 0},
+    {70, 130, 33, 150, 0, 1, 0},
+};
+
+struct bench {
+    struct backend *gpu;
+    char *host;            /* the memfd, mapped here too */
+    uint64_t host_address; /* and by the backend */
+    uint64_t device_address;
+    uint64_t next_job;
+};
+
+static struct bench bench;
+
+/* --- the backend ----------------------------------------------------------------------------- */
+
+static enum status run(struct gemmd_command *command)
+{
+    struct gemmd_completion completion;
+    int r;
+    command->job = bench.next_job++;
+    cr_assert_eq(bench.gpu->operations->submit(bench.gpu, command), 0, "the device is lost");
+    do {
+        r = bench.gpu->operations->reap(bench.gpu, &completion);
+        cr_assert_geq(r, 0, "the device is lost");
+    } while (r == 0);
+    cr_assert_eq(completion.job, command->job);
+    return (enum status)completion.status;
+}
+
+static void copy(uint64_t offset, uint64_t size, bool to_device)
+{
+    struct gemmd_command command = {.kind = GEMMD_COMMAND_COPY};
+    uint64_t host = bench.host_address + offset, device = bench.device_address + offset;
+    command.body.copy = (struct gemmd_copy){
+        .destination = to_device ? device : host,
+        .source = to_device ? host : device,
+        .size = size,
+        .flags = to_device ? GEMMD_JOB_HOST_A : GEMMD_JOB_HOST_D,
+    };
+    cr_assert_eq(run(&command), STATUS_OK);
+}
+
+static uint64_t map(enum link_memory_kind kind, uint64_t id, int *fd)
+{
+    struct fault fault = FAULT_NONE;
+    uint64_t address = 0;
+    struct link_message request = {
+        .kind = LINK_MAP, .memory_kind = kind, .id = id, .size = ARENA_SIZE, .writable = 1};
+    int r = bench.gpu->operations->map(bench.gpu, &request, fd, &address, &fault);
+    cr_assert_eq(r, 0, "%s", fault.message);
+    return address;
+}
+
+static void open_bench(void)
+{
+    struct fault fault = FAULT_NONE;
+    const char *selector = getenv("GEMMD_TEST_DEVICE");
+    bool is_cuda = selector && (!strncmp(selector, "cuda", 4) || !strncmp(selector, "GPU-", 4));
+    int r = backend_cuda_open(is_cuda ? selector : "cuda", NULL, &bench.gpu, &fault);
+    cr_assert_eq(r, 0, "no GPU to test on: %s", fault.message);
+
+    int memory = memfd_create("test", MFD_CLOEXEC), device = -1;
+    cr_assert_eq(ftruncate(memory, ARENA_SIZE), 0);
+    bench.host = mmap(NULL, ARENA_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+    cr_assert_neq(bench.host, MAP_FAILED);
+    bench.host_address = map(LINK_MEMORY_HOST, 1, &memory);
+    bench.device_address = map(LINK_MEMORY_DEVICE_CREATE, 2, &device);
+    close(device);
+}
+
+static bool load(struct compiled *compiled, uint64_t id)
+{
+    struct fault fault = FAULT_NONE;
+    struct link_message request = load_request(&compiled->config, id, compiled->result.cubin.size);
+    cr_assert_eq(compiled->r, 0, "%s: %s", request.configuration, compiled->result.log);
+    int r = bench.gpu->operations->load(bench.gpu, &request, compiled->result.cubin.bytes, &fault);
+    cr_expect_eq(r, 0, "%s: %s", request.configuration, fault.message);
+    return r == 0;
+}
+
+/* --- one case -------------------------------------------------------------------------------- */
+
+struct sample {
+    const struct config *config;
+    const struct shape *shape;
+    struct problem problem;
+    uint64_t offset[OPERAND_COUNT]; /* of the first element, in either arena */
+    uint64_t d_start, d_size;       /* D's memory with what lies before and behind */
+    uint64_t size;                  /* of everything */
+};
+
+static uint32_t random_bits(void)
+{
+    static uint64_t state = 1;
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 33);
+}
+
+static double random_value(enum dtype dtype)
+{
+    double unit = (double)random_bits() / 0x1p31; /* 0 to 1 */
+    return dtype == DTYPE_INT8 || dtype == DTYPE_INT32 ? floor(unit * 256) - 128 : 2 * unit - 1;
+}
+
+static enum dtype dtype_of(const struct problem *problem, enum operand_role role)
+{
+    return role == OPERAND_A || role == OPERAND_B ? problem->input : problem->output;
+}
+
+static void lay_out(struct sample *s)
+{
+    const struct shape *shape = s->shape;
+    uint64_t at = 0;
+    s->problem = (struct problem){.input = s->config->input,
+                                  .output = s->config->output,
+                                  .m = shape->m,
+                                  .n = shape->n,
+                                  .k = shape->k,
+                                  .batch = shape->batch,
+                                  .trans_a = s->config->trans_a,
+                                  .trans_b = s->config->trans_b,
+                                  .alpha = shape->alpha,
+                                  .beta = shape->beta};
+    for (int i = 0; i < OPERAND_COUNT; i++) {
+        enum operand_role role = (enum operand_role)i;
+        struct problem_operand *operand = &s->problem.operand[role];
+        uint64_t element = dtype_size(dtype_of(&s->problem, role));
+        int64_t columns = problem_columns(&s->problem, role);
+        bool is_shared = (role == OPERAND_A && shape->traits & SHARED_A) ||
+                         (role == OPERAND_B && shape->traits & SHARED_B);
+        bool is_padded = shape->traits & PADDED, is_aligned = shape->traits & ALIGNED;
+        operand->ld = MAX(columns + (is_padded ? 5 : 0), 1);
+        if (is_aligned)
+            operand->ld = ROUND_UP(operand->ld, 16);
+        operand->stride = problem_rows(&s->problem, role) * operand->ld + (is_padded ? 3 : 0);
+        if (is_aligned)
+            operand->stride = ROUND_UP(operand->stride, 16);
+        if (is_shared)
+            operand->stride = 0;
+
+        uint64_t items = is_shared ? 1 : (uint64_t)shape->batch;
+        uint64_t bytes = ((uint64_t)operand->stride * (items - 1) +
+                          (uint64_t)(problem_rows(&s->problem, role) * operand->ld)) *
+                         element;
+        s->offset[role] = at + MARGIN + (shape->traits & OFF_BY_ONE ? element : 0);
+        if (role == OPERAND_D) {
+            s->d_start = at;
+            s->d_size = bytes + 2 * MARGIN;
+        }
+        at = ROUND_UP(at + bytes + 2 * MARGIN, 256);
+    }
+    s->size = at;
+    cr_assert_leq(at, ARENA_SIZE);
+}
+
+static void fill_operand(const struct sample *s, enum operand_role role)
+{
+    const struct problem_operand *operand = &s->problem.operand[role];
+    enum dtype dtype = dtype_of(&s->problem, role);
+    int64_t items = operand->stride == 0 ? 1 : s->problem.batch;
+    int64_t rows = problem_rows(&s->problem, role), columns = problem_columns(&s->problem, role);
+    char *base = bench.host + s->offset[role];
+    for (int64_t b = 0; b < items; b++) {
+        for (int64_t r = 0; r < rows; r++) {
+            for (int64_t c = 0; c < columns; c++)
+                dtype_store(dtype, base, (size_t)(b * operand->stride + r * operand->ld + c),
+                            random_value(dtype));
+        }
+    }
+}
+
+static void fill(const struct sample *s)
+{
+    const struct shape *shape = s->shape;
+    bool is_floating = s->problem.input != DTYPE_INT8;
+    memset(bench.host, 0xff, s->size); /* NaN, in all that is not an element */
+    for (int role = OPERAND_A; role < OPERAND_D; role++) {
+        if (problem_reads(&s->problem, (enum operand_role)role))
+            fill_operand(s, (enum operand_role)role);
+    }
+    if (is_floating && shape->traits & NAN_IN_A)
+        dtype_store(s->problem.input, bench.host + s->offset[OPERAND_A], 3, NAN);
+    if (is_floating && shape->traits & INF_IN_B)
+        dtype_store(s->problem.input, bench.host + s->offset[OPERAND_B], 5, INFINITY);
+    if (shape->traits & IN_PLACE)
+        memcpy(bench.host + s->offset[OPERAND_D], bench.host + s->offset[OPERAND_C],
+               problem_span(&s->problem, OPERAND_D));
+}
+
+static struct gemmd_command command_of(const struct sample *s, uint64_t kernel, bool is_host)
+{
+    const struct problem *p = &s->problem;
+    uint64_t base = is_host ? bench.host_address : bench.device_address;
+    enum operand_role c = s->shape->traits & IN_PLACE ? OPERAND_D : OPERAND_C;
+    struct gemmd_command command = {.kind = GEMMD_COMMAND_GEMM, .kernel = kernel};
+    command.body.gemm = (struct gemmd_job){
+        .a = p->k ? base + s->offset[OPERAND_A] : 0,
+        .b = p->k ? base + s->offset[OPERAND_B] : 0,
+        .c = p->beta != 0 ? base + s->offset[c] : 0,
+        .d = base + s->offset[OPERAND_D],
+        .m = p->m,
+        .n = p->n,
+        .k = p->k,
+        .batch = p->batch,
+        .lda = p->operand[OPERAND_A].ld,
+        .ldb = p->operand[OPERAND_B].ld,
+        .ldc = p->operand[OPERAND_C].ld,
+        .ldd = p->operand[OPERAND_D].ld,
+        .stride_a = p->operand[OPERAND_A].stride,
+        .stride_b = p->operand[OPERAND_B].stride,
+        .stride_c = p->operand[OPERAND_C].stride,
+        .stride_d = p->operand[OPERAND_D].stride,
+        .alpha = p->alpha,
+        .beta = p->beta,
+        .input = p->input,
+        .output = p->output,
+        .flags = (p->trans_a ? GEMMD_JOB_TRANS_A : 0u) | (p->trans_b ? GEMMD_JOB_TRANS_B : 0u),
+    };
+    if (is_host)
+        command.body.gemm.flags |=
+            GEMMD_JOB_HOST_A | GEMMD_JOB_HOST_B | GEMMD_JOB_HOST_C | GEMMD_JOB_HOST_D;
+    return command;
+}
+
+/* "" when right. */
+static void judge(const struct sample *s, char *ret_text, size_t size)
+{
+    struct reference_report report;
+    struct reference_operands operands = {.a = bench.host + s->offset[OPERAND_A],
+                                          .b = bench.host + s->offset[OPERAND_B],
+                                          .c = bench.host + s->offset[OPERAND_C],
+                                          .d = bench.host + s->offset[OPERAND_D]};
+    cr_assert_eq(reference_check(&s->problem, &operands, MULTIPLICATIONS, &report), 0);
+    ret_text[0] = 0;
+    if (!reference_is_right(&report)) {
+        reference_describe(&report, ret_text, size);
+        return;
+    }
+
+    uint64_t behind = s->d_start + s->d_size - s->offset[OPERAND_D];
+    int64_t spill = reference_find_spill(&s->problem, operands.d, behind);
+    for (uint64_t i = s->d_start; i < s->offset[OPERAND_D] && spill == -1; i++) {
+        if ((unsigned char)bench.host[i] != 0xff)
+            spill = (int64_t)(i - s->offset[OPERAND_D]);
+    }
+    if (spill != -1)
+        snprintf(ret_text, size, "wrote beside D, at byte %lld of it", (long long)spill);
+}
+
+static bool
+try(const struct config *config, const struct shape *shape, uint64_t kernel, bool is_host)
+{
+    struct sample s = {.config = config, .shape = shape};
+    char text[512], name[CONFIG_TEXT_MAX];
+    lay_out(&s);
+    if (config->copy != CONFIG_COPY_ELEMENT && !plan_rows_are_aligned(&s.problem, s.offset, 16))
+        return false;
+
+    fill(&s);
+    struct gemmd_command command = command_of(&s, kernel, is_host);
+    if (!is_host)
+        copy(0, s.size, true);
+    enum status status = run(&command);
+    if (!is_host)
+        copy(s.d_start, s.d_size, false);
+    if (status == STATUS_OK)
+        judge(&s, text, sizeof(text));
+    else
+        snprintf(text, sizeof(text), "%s", status_name(status));
+
+    config_to_text(config, name);
+    cr_expect_str_eq(text, "",
+                     "%s %s m=%lld n=%lld k=%lld batch=%lld traits=%#x alpha=%g beta=%g: %s", name,
+                     is_host ? "staged" : "on the device", (long long)shape->m, (long long)shape->n,
+                     (long long)shape->k, (long long)shape->batch, shape->traits, shape->alpha,
+                     shape->beta, text);
+    return true;
+}
+
+/* The configurations of the family whose text contains $GEMMD_TEST_CONFIGURATIONS. */
+static size_t list(enum config_family family, struct config configs[CONFIG_LIST_MAX])
+{
+    const char *filter = getenv("GEMMD_TEST_CONFIGURATIONS");
+    uint32_t arch =
+        config_arch_for_device(bench.gpu->device.compute_major, bench.gpu->device.compute_minor);
+    size_t count = 0, listed = config_list(arch, configs);
+    char text[CONFIG_TEXT_MAX];
+    for (size_t i = 0; i < listed; i++) {
+        config_to_text(&configs[i], text);
+        if (configs[i].family == family && (!filter || strstr(text, filter)))
+            configs[count++] = configs[i];
+    }
+    return count;
+}
+
+void kernel_cases_run(enum config_family family)
+{
+    static struct config configs[CONFIG_LIST_MAX];
+    static struct compiled compiled[CONFIG_LIST_MAX];
+    struct fault fault = FAULT_NONE;
+    size_t cases = 0;
+    open_bench();
+    size_t count = list(family, configs);
+    if (count == 0)
+        cr_skip_test("no such configuration for %s", bench.gpu->device.name);
+    for (size_t i = 0; i < count; i++)
+        compiled[i].config = configs[i];
+    cr_assert_eq(compile_all(compiled, count, &fault), 0, "%s", fault.message);
+
+    for (size_t i = 0; i < count; i++) {
+        if (!load(&compiled[i], i))
+            continue;
+        for (size_t j = 0; j < ARRAY_SIZE(shapes); j++)
+            cases += try(&configs[i], &shapes[j], i, (i + j) % 3 == 0);
+        bench.gpu->operations->unload(bench.gpu, i);
+        nvrtc_result_deinit(&compiled[i].result);
+    }
+    fprintf(stderr, "%zu configurations, %zu products\n", count, cases);
+    bench.gpu->operations->close(bench.gpu);
+}

@@ -1,0 +1,13 @@
+/*
+ * Every configuration of a family, on every shape it can compute, straight through the CUDA
+ * backend: device operands and staged host operands in turn, against the reference in double.
+ *
+ * What no kernel may read is NaN (padding, unused operands), what none may write is watched (the
+ * bytes of D's memory that belong to no element, and a margin behind it).
+ */
+#pragma once
+
+#include "../../daemon/plan/config.h"
+
+/* Inside a Criterion test. Skips it where the device has no kernel of the family. */
+void kernel_cases_run(enum config_family family);

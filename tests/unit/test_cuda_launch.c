@@ -1,0 +1,140 @@
+#include "../../daemon/core/dtype.h"
+#include "../../daemon/worker/backend.h"
+#include "../../daemon/worker/cuda_launch.h"
+#include "../../kernels_src/abi/ring.h"
+#include "../support/fake_driver.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TILE 64
+
+static struct backend *gpu;
+static struct gemmd_tensor_maps maps; /* of the last launch */
+
+static void keep_maps(const struct fake_driver_launch *launch)
+{
+    memcpy(&maps, launch->maps, sizeof(maps));
+}
+
+static void open_fake(void)
+{
+    struct fault fault = FAULT_NONE;
+    setenv("GEMMD_LIBCUDA", FAKE_DRIVER, 1);
+    fake_driver_reset();
+    fake_driver_on_launch(keep_maps);
+    cr_assert_eq(backend_cuda_open("cuda", NULL, &gpu, &fault), 0, "%s", fault.message);
+}
+
+TestSuite(cuda_launch, .init = open_fake);
+
+static struct link_message kernel(void)
+{
+    struct link_message request = {.kind = LINK_LOAD,
+                                   .id = 1,
+                                   .threads = 384,
+                                   .shared_memory = 200 << 10,
+                                   .ctas_per_multiprocessor = 1,
+                                   .tile_m = TILE,
+                                   .tile_n = TILE};
+    strcpy(request.entry, "gemm");
+    return request;
+}
+
+static enum status launch(const struct link_message *request, int64_t m, int64_t n)
+{
+    struct fault fault = FAULT_NONE;
+    struct gemmd_completion completion;
+    struct gemmd_command command = {
+        .kind = GEMMD_COMMAND_GEMM,
+        .kernel = request->id,
+        .body.gemm =
+            {
+                .a = 0x10000,
+                .b = 0x20000,
+                .d = 0x40000,
+                .m = m,
+                .n = n,
+                .k = 32,
+                .batch = 1,
+                .lda = 32,
+                .ldb = n,
+                .ldd = n,
+                .alpha = 1,
+                .input = DTYPE_BF16,
+                .output = DTYPE_BF16,
+            },
+    };
+    cr_assert_eq(gpu->operations->load(gpu, request, "\177ELF", &fault), 0, "%s", fault.message);
+    cr_assert_eq(gpu->operations->submit(gpu, &command), 0);
+    cr_assert_eq(gpu->operations->reap(gpu, &completion), 1);
+    gpu->operations->unload(gpu, request->id);
+    return (enum status)completion.status;
+}
+
+Test(cuda_launch, starts_no_more_walkers_than_run_at_once)
+{
+    struct link_message request = kernel();
+    cr_assert_eq(launch(&request, 100 * TILE, 10 * TILE), STATUS_OK);
+    cr_expect_leq(fake_driver_last_launch().grid, FAKE_DRIVER_MULTIPROCESSORS);
+    cr_assert_eq(launch(&request, 2 * TILE, TILE), STATUS_OK);
+    cr_expect_eq(fake_driver_last_launch().grid, 2);
+}
+
+/* Four at once and six tiles: two rounds either way, so three do. */
+Test(cuda_launch, starts_as_few_walkers_as_take_as_long)
+{
+    struct link_message request = kernel();
+    cr_assert_eq(FAKE_DRIVER_MULTIPROCESSORS, 4);
+    cr_assert_eq(launch(&request, 6 * TILE, TILE), STATUS_OK);
+    cr_expect_eq(fake_driver_last_launch().grid, 3);
+}
+
+Test(cuda_launch, starts_a_cta_for_each_tile_of_a_kernel_that_does_not_walk)
+{
+    struct link_message request = kernel();
+    request.has_cta_per_tile = 1;
+    cr_assert_eq(launch(&request, 5 * TILE, 7 * TILE), STATUS_OK);
+    cr_expect_eq(fake_driver_last_launch().grid, 35);
+}
+
+Test(cuda_launch, starts_whole_clusters)
+{
+    struct link_message request = kernel();
+    request.cluster_m = 2;
+    for (int i = 0; i < LINK_BOXES; i++)
+        request.box[i] = (struct link_box){64, 64};
+    cr_assert_eq(launch(&request, 3 * TILE, TILE), STATUS_OK);
+    cr_expect_eq(fake_driver_last_launch().cluster, 2);
+    cr_expect_eq(fake_driver_last_launch().grid, 4);
+    cr_assert_eq(launch(&request, 100 * TILE, TILE), STATUS_OK);
+    cr_expect_eq(fake_driver_last_launch().grid, FAKE_DRIVER_MULTIPROCESSORS);
+}
+
+Test(cuda_launch, encodes_maps_only_for_kernels_that_take_them)
+{
+    struct link_message request = kernel();
+    cr_assert_eq(launch(&request, TILE, TILE), STATUS_OK);
+    cr_expect_eq(fake_driver_calls("cuTensorMapEncodeTiled"), 0);
+
+    for (int i = 0; i < LINK_BOXES; i++)
+        request.box[i] = (struct link_box){64, 64};
+    cr_assert_eq(launch(&request, TILE, TILE), STATUS_OK);
+    cr_expect_eq(fake_driver_calls("cuTensorMapEncodeTiled"), 3, "C is not read");
+    cr_expect_eq(maps.of[0][GEMMD_TENSOR_A].words[0], 0x10000);
+    cr_expect_eq(maps.of[0][GEMMD_TENSOR_B].words[0], 0x20000);
+    cr_expect_eq(maps.of[0][GEMMD_TENSOR_C].words[0], 0);
+    cr_expect_eq(maps.of[0][GEMMD_TENSOR_D].words[0], 0x40000);
+}
+
+Test(cuda_launch, answers_a_map_that_the_driver_refuses)
+{
+    struct link_message request = kernel();
+    for (int i = 0; i < LINK_BOXES; i++)
+        request.box[i] = (struct link_box){64, 64};
+    fake_driver_fail("cuTensorMapEncodeTiled", 1, CUDA_ERROR_INVALID_VALUE);
+    cr_expect_eq(launch(&request, TILE, TILE), STATUS_INTERNAL);
+    cr_expect_eq(fake_driver_calls("cuLaunchKernelEx"), 0);
+    cr_expect_eq(launch(&request, TILE, TILE), STATUS_OK);
+}
