@@ -2,8 +2,10 @@
  * Runs the kernel sources on the CPU and compares with fp64: index arithmetic, edges, pipelines and
  * epilogues of every configuration, without a GPU.
  *
- * usage: emulate [--every N --first I] [TEXT]   configurations I, I + N, ... whose text contains
- * TEXT
+ * usage: emulate [--hopper-every H] [--every N --first I] [TEXT]
+ *
+ * Of the list (the portable family, then every H-th of the hopper family) the configurations I,
+ * I + N, ... whose text contains TEXT.
  *
  * Each configuration is compiled by the host's C++ compiler from kernels_src/ with host/ptx/ in
  * place of its ptx/ and the -D list of config_to_defines(), loaded, and run on the cases below in a
@@ -14,6 +16,7 @@
 #include "../../daemon/plan/config.h"
 #include "../../kernels_src/abi/job.h"
 #include "emulate_matrix.h"
+#include "emulate_tensor.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -23,9 +26,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-typedef void (*emulate_fn)(const struct gemmd_feed *feed, uint32_t ctas, int late, int backwards);
+typedef void (*emulate_fn)(const struct gemmd_feed *feed,
+                           const struct gemmd_tensor_maps *maps,
+                           uint32_t walkers, /* CTAs, or clusters of them */
+                           int late,
+                           int backwards);
 
-/* Shapes are tiles * the configuration's tile + rest. */
 struct shape {
     const char *name;
     int tiles_m, rest_m, tiles_n, rest_n, tiles_k, rest_k;
@@ -61,7 +67,7 @@ struct run {
 
 static int64_t padded(const struct config *config, int64_t cols, enum dtype dtype, int pad)
 {
-    int64_t unit = config->copy == CONFIG_COPY_V16 ? 16 / (int64_t)dtype_size(dtype) : 1;
+    int64_t unit = config->copy != CONFIG_COPY_ELEMENT ? 16 / (int64_t)dtype_size(dtype) : 1;
 
     return (MAX(cols, 1) + unit - 1) / unit * unit + pad * unit;
 }
@@ -85,7 +91,7 @@ static void operand_init(struct run *run, enum operand_role role)
     if (role != OPERAND_D && !problem_reads(problem, role))
         return;
     size = dtype_size(matrix->dtype);
-    matrix_allocate(matrix, run->config->copy == CONFIG_COPY_V16 ? 16 : size);
+    matrix_allocate(matrix, run->config->copy != CONFIG_COPY_ELEMENT ? 16 : size);
     if (role != OPERAND_D)
         matrix_fill(matrix);
 }
@@ -107,8 +113,8 @@ static void run_init(struct run *run, const struct config *config, const struct 
     run->problem = (struct problem){
         .input = config->input,
         .output = config->output,
-        .m = shape->tiles_m * (int64_t)config->tile_m + shape->rest_m,
-        .n = shape->tiles_n * (int64_t)config->tile_n + shape->rest_n,
+        .m = shape->tiles_m * (int64_t)config->tile_m * config->cluster_m + shape->rest_m,
+        .n = shape->tiles_n * (int64_t)config->tile_n * config->cluster_n + shape->rest_n,
         .k = shape->tiles_k * (int64_t)config->tile_k + shape->rest_k,
         .batch = shape->batch,
         .trans_a = config->trans_a,
@@ -163,14 +169,27 @@ static struct gemmd_job run_job(const struct run *run)
         .beta = p->beta,
         .input = p->input,
         .output = p->output,
+        .flags = (p->trans_a ? GEMMD_JOB_TRANS_A : 0u) | (p->trans_b ? GEMMD_JOB_TRANS_B : 0u),
     };
+}
+
+static void launch(const struct run *run,
+                   emulate_fn emulate,
+                   const struct gemmd_feed *feed,
+                   int late,
+                   int backwards)
+{
+    struct gemmd_tensor_maps maps;
+
+    tensor_maps_of(run->config, feed, &maps);
+    emulate(feed, &maps, run->shape->ctas, late, backwards);
 }
 
 static void emulate_whole(const struct run *run, emulate_fn emulate, int late, int backwards)
 {
     struct gemmd_feed feed = {.job_count = 1, .jobs = {run_job(run)}};
 
-    emulate(&feed, run->shape->ctas, late, backwards);
+    launch(run, emulate, &feed, late, backwards);
 }
 
 /* The same tiles as slices: a feed of two jobs, and a second launch with the rest. */
@@ -183,11 +202,11 @@ static void emulate_slices(const struct run *run, emulate_fn emulate, int late, 
     feed.jobs[0].tile_count = 1;
     feed.jobs[1].first_tile = 1;
     feed.jobs[1].tile_count = 2;
-    emulate(&feed, run->shape->ctas, late, backwards);
+    launch(run, emulate, &feed, late, backwards);
     feed.job_count = 1;
     feed.jobs[0].first_tile = 3;
     feed.jobs[0].tile_count = 0;
-    emulate(&feed, run->shape->ctas, late, backwards);
+    launch(run, emulate, &feed, late, backwards);
 }
 
 static double
@@ -331,6 +350,7 @@ static bool ring_run(const struct config *config, emulate_fn emulate)
 static bool kernel_compile(const struct config *config, const char *object)
 {
     struct config_defines defines;
+    char entry[64];
     char *argv[CONFIG_DEFINES_MAX + 16] = {HOST_CXX,
                                            "-std=c++17",
                                            "-O1",
@@ -341,13 +361,15 @@ static bool kernel_compile(const struct config *config, const char *object)
                                            "-D_GNU_SOURCE",
                                            "-I" HOST_DIRECTORY,
                                            "-I" KERNELS_DIRECTORY,
+                                           entry,
                                            HOST_DIRECTORY "/kernel.cpp",
                                            "-o",
                                            (char *)object};
-    size_t count = 13;
+    size_t count = 14;
     int status;
     pid_t child;
 
+    snprintf(entry, sizeof entry, "-DHOST_ENTRY=\"%s\"", config_source(config));
     config_to_defines(config, &defines);
     for (size_t i = 0; i < defines.count; i++)
         argv[count++] = defines.text[i];
@@ -417,10 +439,22 @@ static bool config_check(const struct config *config)
     return status == 0;
 }
 
+/* The portable family, and of what 9.0 has beyond it every `hopper_every`th. */
+static size_t list(size_t hopper_every, struct config ret_configs[2 * CONFIG_LIST_MAX])
+{
+    size_t count = config_list(80, ret_configs), hopper = 0;
+    size_t end = count + config_list(90, ret_configs + count);
+
+    for (size_t i = count; i < end; i++)
+        if (ret_configs[i].family == CONFIG_HOPPER && hopper++ % hopper_every == 0)
+            ret_configs[count++] = ret_configs[i];
+    return count;
+}
+
 int main(int argc, char **argv)
 {
-    struct config configs[CONFIG_LIST_MAX];
-    size_t count = config_list(80, configs), every = 1, first = 0, ran = 0, wrong = 0;
+    static struct config configs[2 * CONFIG_LIST_MAX];
+    size_t count, every = 1, first = 0, hopper_every = 1, ran = 0, wrong = 0;
     const char *filter = "";
 
     for (int i = 1; i < argc; i++)
@@ -428,8 +462,11 @@ int main(int argc, char **argv)
             every = strtoul(argv[++i], NULL, 10);
         else if (strcmp(argv[i], "--first") == 0 && i + 1 < argc)
             first = strtoul(argv[++i], NULL, 10);
+        else if (strcmp(argv[i], "--hopper-every") == 0 && i + 1 < argc)
+            hopper_every = strtoul(argv[++i], NULL, 10);
         else
             filter = argv[i];
+    count = list(MAX(hopper_every, 1u), configs);
     for (size_t i = first; every > 0 && i < count; i += every) {
         char text[CONFIG_TEXT_MAX];
 

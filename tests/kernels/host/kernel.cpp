@@ -1,10 +1,10 @@
 /*
- * One configuration of the portable kernel as a shared object of the host: the sources of
- * kernels_src/ as they are, with the headers of host/ptx/ in place of kernels_src/ptx/.
+ * One configuration of a kernel as a shared object of the host: the sources of kernels_src/ as they
+ * are, with the headers of host/ptx/ in place of kernels_src/ptx/.
  */
 #include "cuda_words.h"
 
-#include "entry/gemm_portable.cu"
+#include HOST_ENTRY
 
 /* The conversions that ptx/cvt.cuh borrows: the object stands alone. */
 extern "C" {
@@ -13,24 +13,43 @@ extern "C" {
 
 #define SHARED_POISON 0xff /* NaN in every floating type */
 
-alignas(128) u8 dynamic_shared[cfg::shared_memory];
+alignas(1024) u8 dynamic_shared[cfg::cluster * cfg::shared_memory];
 
 static const gemmd_feed *launched;
+static const gemmd_tensor_maps *launched_maps;
+
+/* The portable entry takes no maps. */
+template <typename FEED> static auto call(FEED feed, int) -> decltype(gemm(*feed, *launched_maps))
+{
+    gemm(*feed, *launched_maps);
+}
+
+template <typename FEED> static auto call(FEED feed, long) -> decltype(gemm(*feed))
+{
+    gemm(*feed);
+}
 
 static void body()
 {
-    gemm(*launched);
+    call(launched, 0);
 }
 
-extern "C" __attribute__((visibility("default"))) void
-emulate(const gemmd_feed *feed, u32 ctas, int copies_late, int turns_backwards)
+extern "C" __attribute__((visibility("default"))) void emulate(const gemmd_feed *feed,
+                                                               const gemmd_tensor_maps *maps,
+                                                               u32 walkers,
+                                                               int copies_late,
+                                                               int turns_backwards)
 {
+    u32 ctas = walkers * cfg::cluster;
+
     machine::self.body = body;
     machine::self.copies_late = copies_late;
     machine::self.turns_backwards = turns_backwards;
     launched = feed;
-    for (u32 cta = 0; cta < ctas; cta++) {
+    launched_maps = maps;
+    for (u32 cta = 0; cta < ctas; cta += cfg::cluster) {
         memset(dynamic_shared, SHARED_POISON, sizeof dynamic_shared);
-        machine::run_cta(cta, ctas, cfg::threads);
+        machine::run_cluster(cta, ctas, cfg::cluster, cfg::threads, dynamic_shared,
+                             cfg::shared_memory);
     }
 }

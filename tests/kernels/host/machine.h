@@ -1,14 +1,18 @@
 /*
- * A CTA on the CPU: every CUDA thread is a fiber of one OS thread, so a run is deterministic and a
- * data race of the kernel shows as a wrong result in one of the orders, not as luck.
+ * A cluster of CTAs on the CPU: every CUDA thread is a fiber of one OS thread, so a run is
+ * deterministic and a data race of the kernel shows as a wrong result in one of the orders, not as
+ * luck.
  *
- * A fiber runs until it meets others: at a CTA barrier, a warp barrier or a warp-wide instruction.
- * Two knobs move what a GPU leaves open: the order in which fibers take turns, and whether
- * asynchronous copies happen at once (finds slots overwritten too early) or as late as a wait
- * allows (finds missing waits).
+ * A fiber runs until it meets others: at a barrier of a CTA, a warp or the cluster, a warp-wide
+ * instruction, an mbarrier whose phase is not over. Two knobs move what a GPU leaves open: the
+ * order in which fibers take turns, and whether asynchronous copies and products happen at once
+ * (finds slots overwritten too early) or as late as a wait allows (finds missing waits). Copies
+ * that no thread can wait for by itself (tensor copies into shared memory) are then late until
+ * everybody waits. When everybody waits and no copy is left, the kernel hangs, and the run ends.
  */
 #pragma once
 
+#include <functional>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +22,7 @@
 namespace machine
 {
 
-constexpr size_t stack_size = 256 * 1024;
+constexpr size_t stack_size = 96 * 1024;
 constexpr int warp_size = 32;
 
 struct index {
@@ -49,21 +53,64 @@ struct warp {
     exchange lanes[2][warp_size];
 };
 
+struct cta {
+    barrier all, named[16];
+    unsigned char *memory;
+};
+
+typedef std::function<void()> action;
+
+/* Asynchronous actions in groups; open ones are the last. */
+struct action_groups {
+    std::vector<action> open;
+    std::vector<std::vector<action>> committed; /* oldest first */
+
+    void commit()
+    {
+        committed.push_back(open);
+        open.clear();
+    }
+
+    void wait(size_t pending)
+    {
+        while (committed.size() > pending) {
+            for (const action &a : committed.front())
+                a();
+            committed.erase(committed.begin());
+        }
+    }
+
+    void clear()
+    {
+        open.clear();
+        committed.clear();
+    }
+};
+
 struct fiber {
     index thread, cta, grid;
+    unsigned int rank; /* of the CTA in its cluster */
     ucontext_t start;
     void *resume[5]; /* of __builtin_setjmp */
     std::vector<unsigned char> stack;
     std::vector<copy> open_group;
     std::vector<std::vector<copy>> groups; /* committed, oldest first */
+    action_groups stores, products;        /* bulk copies out of shared memory, wgmma */
     unsigned int turn;                     /* warp-wide instructions so far */
+    const char *waits_for;                 /* what, and which one */
+    unsigned int waits_at;
     bool started, done;
 };
 
 struct state {
     std::vector<fiber> fibers;
-    std::vector<warp> warps;
-    barrier cta;
+    std::vector<warp> warps; /* of all CTAs */
+    std::vector<cta> ctas;
+    barrier cluster;
+    std::vector<action> late; /* copies that an mbarrier will tell of */
+    unsigned int threads;     /* of a CTA */
+    uint64_t moved;           /* waits that ended and arrivals: stands still when all wait */
+    uint64_t random;
     void *scheduler[5];
     size_t current;
     bool copies_late, turns_backwards;
@@ -79,7 +126,12 @@ inline fiber &now()
 
 inline warp &now_warp()
 {
-    return self.warps[now().thread.x / warp_size];
+    return self.warps[(now().rank * self.threads + now().thread.x) / warp_size];
+}
+
+inline cta &now_cta()
+{
+    return self.ctas[now().rank];
 }
 
 /* A context is entered once through ucontext and from then on by the compiler's own jumps:
@@ -105,17 +157,21 @@ __attribute__((noinline)) inline void resume(fiber &f)
     setcontext(&f.start);
 }
 
-inline void meet(barrier &at, unsigned int expected)
+inline void meet(barrier &at, unsigned int expected, const char *name = "its warp")
 {
     unsigned int generation = at.generation;
 
+    self.moved++;
     if (++at.arrived == expected) {
         at.arrived = 0;
         at.generation++;
         return;
     }
+    now().waits_for = name;
+    now().waits_at = expected;
     while (at.generation == generation)
         yield();
+    self.moved++;
 }
 
 /* Publishes this lane's part of a warp-wide instruction and returns everybody's. */
@@ -144,6 +200,7 @@ inline void fiber_main()
 {
     self.body();
     now().done = true;
+    self.moved++;
     yield();
 }
 
@@ -174,23 +231,78 @@ inline bool run_round()
     return alive > 0;
 }
 
-inline void run_cta(unsigned int cta, unsigned int ctas, unsigned int threads)
+inline void say_who_waits()
 {
-    self.fibers.resize(threads);
-    self.warps.assign(threads / warp_size, warp());
-    self.cta = barrier();
-    for (unsigned int i = 0; i < threads; i++) {
+    for (size_t i = 0; i < self.fibers.size(); i += warp_size) {
+        const fiber &first = self.fibers[i];
+
+        fprintf(stderr, "CTA %u thread %u %s %s %u\n", first.rank, first.thread.x,
+                first.done ? "is done after" : "waits for", first.waits_for, first.waits_at);
+    }
+}
+
+/* Everybody waits: one of the copies arrives, none in particular. */
+inline void let_one_arrive()
+{
+    if (self.late.empty()) {
+        fprintf(stderr, "all threads wait and no copy is on its way\n");
+        say_who_waits();
+        abort();
+    }
+    self.random = self.random * 6364136223846793005u + 1442695040888963407u;
+    size_t chosen = (size_t)(self.random >> 33) % self.late.size();
+    action arrive = self.late[chosen];
+    self.late.erase(self.late.begin() + (long)chosen);
+    arrive();
+}
+
+inline void fiber_reset(fiber &f, unsigned int thread, unsigned int rank)
+{
+    f.thread.x = thread;
+    f.rank = rank;
+    f.open_group.clear();
+    f.groups.clear();
+    f.stores.clear();
+    f.products.clear();
+    fiber_start(f);
+}
+
+/* `memory`: of the CTAs, one after the other. */
+inline void run_cluster(unsigned int first_cta,
+                        unsigned int ctas,
+                        unsigned int cluster,
+                        unsigned int threads,
+                        unsigned char *memory,
+                        size_t memory_size)
+{
+    uint64_t moved;
+
+    self.fibers.resize(cluster * threads);
+    self.warps.assign(cluster * threads / warp_size, warp());
+    self.ctas.assign(cluster, cta());
+    self.cluster = barrier();
+    self.threads = threads;
+    self.late.clear();
+    for (unsigned int i = 0; i < cluster * threads; i++) {
         fiber &f = self.fibers[i];
 
-        f.thread.x = i;
-        f.cta.x = cta;
+        f.cta.x = first_cta + i / threads;
         f.grid.x = ctas;
-        f.open_group.clear();
-        f.groups.clear();
-        fiber_start(f);
+        fiber_reset(f, i % threads, i / threads);
     }
-    while (run_round())
-        ;
+    for (unsigned int rank = 0; rank < cluster; rank++)
+        self.ctas[rank].memory = memory + rank * memory_size;
+    for (;;) {
+        moved = self.moved;
+        if (!run_round())
+            break;
+        if (self.moved == moved)
+            let_one_arrive();
+    }
+    if (!self.late.empty()) {
+        fprintf(stderr, "the kernel ended before %zu copies into it\n", self.late.size());
+        abort();
+    }
 }
 
 } // namespace machine

@@ -4,7 +4,8 @@
 
 inline u32 cvta_to_shared(const void *pointer)
 {
-    return host::shared_base + (u32)((const u8 *)pointer - dynamic_shared);
+    return machine::now().rank << host::rank_shift |
+           (host::shared_base + (u32)((const u8 *)pointer - dynamic_shared));
 }
 
 inline u32 ld_shared_u32(u32 s_address)
@@ -15,6 +16,11 @@ inline u32 ld_shared_u32(u32 s_address)
 inline double ld_shared_f64(u32 s_address)
 {
     return host::shared_load<double>(s_address);
+}
+
+inline void ld_shared_v2_f32(float (&d)[2], u32 s_address)
+{
+    memcpy(d, host::shared(s_address, sizeof d), sizeof d);
 }
 
 template <typename T> inline void ld_shared_v4(T (&d)[4], u32 s_address)

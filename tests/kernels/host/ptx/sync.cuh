@@ -4,7 +4,12 @@
 
 inline void bar_sync_0()
 {
-    machine::meet(machine::self.cta, (u32)machine::self.fibers.size());
+    machine::meet(machine::now_cta().all, machine::self.threads);
+}
+
+inline void bar_sync(u32 barrier, u32 threads)
+{
+    machine::meet(machine::now_cta().named[barrier], threads);
 }
 
 inline void bar_warp_sync(u32 membermask)

@@ -13,13 +13,27 @@ namespace host
 
 constexpr u32 shared_base = 4096;
 
-inline u8 *shared(u32 s_address, u32 size)
+/* Above an address stands the number of its CTA in the cluster. */
+constexpr u32 rank_shift = 24;
+
+/* The same place in the memory of a CTA of the cluster. */
+inline u8 *shared_of(u32 rank, u32 s_address, u32 size)
 {
-    if (s_address < shared_base || s_address % size != 0) {
-        fprintf(stderr, "shared address %u for %u bytes\n", s_address, size);
+    s_address &= (1u << rank_shift) - 1;
+    if (s_address < shared_base || s_address % size != 0 || rank >= machine::self.ctas.size()) {
+        fprintf(stderr, "shared address %u of CTA %u for %u bytes\n", s_address, rank, size);
         abort();
     }
-    return dynamic_shared + (s_address - shared_base);
+    return machine::self.ctas[rank].memory + (s_address - shared_base);
+}
+
+inline u8 *shared(u32 s_address, u32 size)
+{
+    if (s_address >> rank_shift != machine::now().rank) {
+        fprintf(stderr, "shared address %x in CTA %u\n", s_address, machine::now().rank);
+        abort();
+    }
+    return shared_of(machine::now().rank, s_address, size);
 }
 
 template <typename T> inline T shared_load(u32 s_address)
