@@ -200,7 +200,8 @@ Test(end, of_the_worker_under_load_costs_only_jobs_that_were_in_place_or_under_s
     cr_expect_eq(tally->done, CLIENTS, "a client did not reach its end");
     cr_expect_eq(tally->wrong, 0, "%u wrong results or statuses", tally->wrong);
     cr_expect_eq(tally->faults, 0, "%u jobs that could be repeated were not", tally->faults);
-    cr_expect_leq(tally->in_place_faults, KILLS, "more than one in the ring at a time");
+    /* The CPU takes one command at a time; a GPU has one of each client under way. */
+    cr_expect_leq(tally->in_place_faults, KILLS * (test_device_is_cpu() ? 1 : CLIENTS));
     cr_expect_gt(tally->in_place_right, 0);
     cr_expect_eq(test_status_number(watcher, "worker", "deaths"), KILLS);
 }

@@ -183,8 +183,7 @@ Test(limits, requests_in_flight_wait_on_the_clients_side)
     (void)poll(NULL, 0, 50); /* time for one too many */
     cr_expect_eq(test_status_number(watcher, NULL, "jobs"), LIMIT_IN_FLIGHT);
     cr_assert_eq(kill(worker, SIGCONT), 0);
-    for (uint32_t i = 0; i < LIMIT_IN_FLIGHT + MORE; i++)
-        raw_expect(fd, 10 + i, STATUS_OK);
+    raw_expect_all(fd, 10, LIMIT_IN_FLIGHT + MORE, STATUS_OK);
     (void)close(fd);
 }
 
@@ -211,8 +210,7 @@ Test(limits, jobs_of_one_uid_are_bounded_over_its_connections)
     expect_limit(&reply, "", "jobs under way; the limit is 4096");
     cr_assert_eq(kill(worker, SIGCONT), 0);
     for (int i = 0; i < CONNECTIONS; i++) {
-        for (uint32_t j = 0; j < LIMIT_IN_FLIGHT; j++)
-            raw_expect(fds[i], 10 + j, STATUS_OK);
+        raw_expect_all(fds[i], 10, LIMIT_IN_FLIGHT, STATUS_OK);
         (void)close(fds[i]);
     }
     send_small_products(late, 8, 1, buffer);
@@ -353,8 +351,7 @@ Test(limits, a_client_that_is_busy_for_two_seconds_loses_nothing)
         cr_assert(raw_request(fd, &read, -1));
     }
     (void)poll(NULL, 0, 2000); /* busy */
-    for (uint32_t i = 0; i < READS; i++)
-        raw_expect(fd, 10 + i, STATUS_OK);
+    raw_expect_all(fd, 10, READS, STATUS_OK);
     (void)close(fd);
 }
 

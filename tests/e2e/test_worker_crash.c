@@ -52,6 +52,8 @@ static gemmd_status multiply(void)
 Test(worker_crash, mapping_that_kills_workers_is_refused_after_two)
 {
     gemmd_buffer *buffer = NULL;
+    if (!test_device_is_fake())
+        cr_skip_test("only the fake driver crashes when told");
 
     serve("FAKE_DRIVER_CRASH_SIZE", "12288");
     for (int i = 1; i <= 4; i++) {
@@ -66,6 +68,8 @@ Test(worker_crash, mapping_that_kills_workers_is_refused_after_two)
 Test(worker_crash, kernel_that_kills_workers_is_given_up_after_two)
 {
     gemmd_buffer *buffer = NULL;
+    if (!test_device_is_fake())
+        cr_skip_test("only the fake driver crashes when told");
 
     serve("FAKE_DRIVER_CRASH_LOAD", "1");
     for (int i = 0; i < 8; i++)

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ARENA_SIZE      (192u << 20)
+#define ARENA_SIZE      (256u << 20) /* 40 items of 200 x 330 x 1100 in fp64 */
 #define MARGIN          4096
 #define MULTIPLICATIONS (1u << 25) /* of the reference, per case */
 #define ROUND_UP(x, to) (((x) + (to)-1) / (to) * (to))

@@ -24,6 +24,11 @@ bool test_device_is_cpu(void)
     return strcmp(test_device(), "cpu") == 0;
 }
 
+bool test_device_is_fake(void)
+{
+    return !test_device_is_cpu() && getenv("GEMMD_LIBCUDA");
+}
+
 unsigned test_kernel_descriptors(void)
 {
     return test_device_is_cpu() ? 0 : 250; /* as many configurations as an architecture may have */

@@ -33,6 +33,8 @@ void test_daemon_remove(struct test_daemon *daemon); /* the directory */
 gemmd *test_daemon_connect(const struct test_daemon *daemon);
 const char *test_device(void); /* "cpu" */
 bool test_device_is_cpu(void);
+/* A CUDA worker over tests/support/fake_driver.h, which can be told to fail; no real device is. */
+bool test_device_is_fake(void);
 /* Descriptors that the front may come to hold while products run: each kernel has one. */
 unsigned test_kernel_descriptors(void);
 

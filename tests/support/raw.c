@@ -79,6 +79,22 @@ void raw_expect(int fd, uint32_t id, enum status status)
                  reply.fault.message);
 }
 
+void raw_expect_all(int fd, uint32_t first, uint32_t count, enum status status)
+{
+    bool *seen = calloc(count, sizeof(*seen));
+    struct raw_reply reply;
+
+    for (uint32_t i = 0; i < count; i++) {
+        cr_assert(raw_receive(fd, &reply), "the connection ended");
+        cr_assert(reply.id >= first && reply.id - first < count && !seen[reply.id - first],
+                  "reply %u was not due", reply.id);
+        seen[reply.id - first] = true;
+        cr_expect_eq(reply.fault.status, status, "%s: %s", status_name(reply.fault.status),
+                     reply.fault.message);
+    }
+    free(seen);
+}
+
 struct raw_reply raw_call(int fd, const struct request *request, int passed)
 {
     struct raw_reply reply = {0};

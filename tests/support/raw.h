@@ -23,6 +23,8 @@ bool raw_request(int fd, const struct request *request, int passed);
 bool raw_receive(int fd, struct raw_reply *ret_reply);
 /* The next reply has this id and this status. */
 void raw_expect(int fd, uint32_t id, enum status status);
+/* One reply each for `first`, `first` + 1, ...: replies come in any order. */
+void raw_expect_all(int fd, uint32_t first, uint32_t count, enum status status);
 /* Sends, and waits for its reply. */
 struct raw_reply raw_call(int fd, const struct request *request, int passed);
 /* Reads until the daemon closes the connection; false when it has not within so many seconds. */
