@@ -7,6 +7,7 @@
 
 #include <criterion/criterion.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 
@@ -26,13 +27,25 @@ static int python(const char *first, const char *second)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* In a bundle the client lies with the tests' data. */
+static const char *client_path(char *path, size_t size)
+{
+    const char *data = getenv("GEMMD_TEST_DATA");
+
+    if (!data)
+        return WIRE_CLIENT;
+    (void)snprintf(path, size, "%s/e2e/wire_client.py", data);
+    return path;
+}
+
 Test(wire, can_be_spoken_from_the_specification_alone, .timeout = 120)
 {
     struct test_daemon daemon = {0};
+    char path[4096];
 
     if (python("-c", "import msgpack") != 0)
         cr_skip_test("no Python with the msgpack package");
     test_daemon_start(&daemon, NULL);
-    cr_expect_eq(python(WIRE_CLIENT, daemon.socket), 0);
+    cr_expect_eq(python(client_path(path, sizeof(path)), daemon.socket), 0);
     test_daemon_stop(&daemon);
 }
