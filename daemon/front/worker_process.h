@@ -19,8 +19,9 @@
 #include <uv.h>
 
 #define WORKER_START_ATTEMPTS 5 /* deaths in a row, without a job taken, before we give up */
-#define WORKER_ASK_DEATHS     2 /* of workers while they map or load the same: it is not asked again \
-                                 */
+#define WORKER_ASK_DEATHS                                                                          \
+    2 /* of workers while they map or load the same: it is not asked again                         \
+       */
 #define WORKER_QUIT_MS      5000 /* from LINK_QUIT to SIGKILL */
 #define WORKER_LOOK_MS      1000 /* between two looks at a worker that has something to do */
 #define WORKER_BEATS_MISSED 10   /* then it hangs: a mapping of 64 GiB takes 3 s and is no hang */

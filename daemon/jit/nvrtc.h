@@ -18,8 +18,8 @@ int nvrtc_new(struct nvrtc **ret_nvrtc, struct fault *ret_fault);
 struct nvrtc *nvrtc_free(struct nvrtc *nvrtc);
 void nvrtc_identity(const struct nvrtc *nvrtc, struct compiler_identity *ret_identity);
 
-/* Compiles the smallest kernel for nobody, so that the library's pages and tables are in memory when
- * a real one comes. */
+/* Compiles the smallest kernel for nobody, so that the library's pages and tables are in memory
+ * when a real one comes. */
 void nvrtc_rehearse(struct nvrtc *nvrtc);
 
 struct nvrtc_result {

@@ -14,7 +14,7 @@ typedef unsigned char gemmd_u8;
 typedef unsigned int gemmd_u32;
 typedef unsigned long long gemmd_u64;
 typedef long long gemmd_i64;
-#    define GEMMD_STATIC_ASSERT static_assert
+#    define GEMMD_STATIC_ASSERT  static_assert
 #    define GEMMD_ALIGNED(bytes) __align__(bytes)
 #else
 #    include <stdint.h>

@@ -32,9 +32,9 @@ static uint64_t clock_ns;
 static struct gemmd_command taken; /* the last */
 
 static inline void finished(struct queue *q,
-                     struct job *job,
-                     const struct fault *fault,
-                     const struct gemmd_completion *completion)
+                            struct job *job,
+                            const struct fault *fault,
+                            const struct gemmd_completion *completion)
 {
     (void)q;
     (void)completion;
