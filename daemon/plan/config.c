@@ -311,3 +311,8 @@ size_t config_list(uint32_t arch, struct config ret_configs[CONFIG_LIST_MAX])
 {
     return arch_find(arch) ? config_tiles_list(arch, ret_configs) : 0;
 }
+
+size_t config_list_planned(const struct config *kind, struct config ret_configs[CONFIG_PLANNED_MAX])
+{
+    return arch_find(kind->arch) ? config_tiles_planned(kind, ret_configs) : 0;
+}

@@ -98,8 +98,14 @@ uint32_t config_arch_for_device(uint32_t compute_major, uint32_t compute_minor);
 
 #define CONFIG_LIST_MAX 250 /* per architecture; a budget, tests hold it */
 
-/* False for the lower steps of the ladder, which exist to be measured. */
-bool config_is_planned(const struct config *config);
 /* Every configuration of this architecture, in a fixed order. Returns the count, at most
  * CONFIG_LIST_MAX. */
 size_t config_list(uint32_t arch, struct config ret_configs[CONFIG_LIST_MAX]);
+
+#define CONFIG_PLANNED_MAX 16 /* that compute one kind of product */
+
+/* Of that list, what the plan chooses from for a kind of product: those with `kind`'s architecture,
+ * types and transpositions, without the lower steps of the ladder, which exist to be measured. In
+ * the same order, and without making the list, since every product asks. */
+size_t config_list_planned(const struct config *kind,
+                           struct config ret_configs[CONFIG_PLANNED_MAX]);

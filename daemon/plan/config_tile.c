@@ -115,14 +115,6 @@ bool config_tile_find(const struct config *config, struct config_tile *ret_tile)
     return false;
 }
 
-bool config_is_planned(const struct config *config)
-{
-    struct config_tile tile;
-
-    return config->family != CONFIG_HOPPER ||
-           hopper_tile_find(hopper_rows, ARRAY_SIZE(hopper_rows), config, &tile);
-}
-
 static struct config
 config_of_tile(uint32_t arch, const struct config_tile *tile, enum dtype output)
 {
@@ -180,6 +172,44 @@ static size_t list_hopper(struct config *ret_configs)
 
         count += list_layouts(config_of_tile(HOPPER_ARCH, &tile, DTYPE_BF16), ret_configs + count);
     }
+    return count;
+}
+
+static bool pair_exists(enum dtype input, enum dtype output)
+{
+    for (size_t p = 0; p < CONFIG_PAIRS_COUNT; p++)
+        if (config_pairs[p].input == input && config_pairs[p].output == output)
+            return true;
+    return false;
+}
+
+static struct config planned(const struct config *kind, const struct config_tile *tile)
+{
+    struct config config = config_of_tile(kind->arch, tile, kind->output);
+
+    config.trans_a = kind->trans_a;
+    config.trans_b = kind->trans_b;
+    return config;
+}
+
+size_t config_tiles_planned(const struct config *kind,
+                            struct config ret_configs[CONFIG_PLANNED_MAX])
+{
+    bool is_16_bits = kind->input == DTYPE_BF16 || kind->input == DTYPE_FP16;
+    size_t count = 0;
+
+    if (!pair_exists(kind->input, kind->output))
+        return 0;
+    for (size_t t = 0; t < ARRAY_SIZE(tiles); t++)
+        if (tiles[t].input == kind->input)
+            ret_configs[count++] = planned(kind, &tiles[t]);
+    for (size_t t = 0; t < ARRAY_SIZE(hopper_rows) && kind->arch == HOPPER_ARCH && is_16_bits;
+         t++) {
+        struct config_tile tile = hopper_tile(&hopper_rows[t], kind->input);
+
+        ret_configs[count++] = planned(kind, &tile);
+    }
+    assert(count <= CONFIG_PLANNED_MAX);
     return count;
 }
 

@@ -26,5 +26,7 @@ extern const struct config_pair config_pairs[CONFIG_PAIRS_COUNT];
 
 /* The row of a configuration that has a kernel; false when no row is its. */
 bool config_tile_find(const struct config *config, struct config_tile *ret_tile);
-/* config_list() for an architecture that is known. */
+/* config_list() and config_list_planned() for an architecture that is known. */
 size_t config_tiles_list(uint32_t arch, struct config ret_configs[CONFIG_LIST_MAX]);
+size_t config_tiles_planned(const struct config *kind,
+                            struct config ret_configs[CONFIG_PLANNED_MAX]);

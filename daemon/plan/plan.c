@@ -82,16 +82,11 @@ choose_cpu(const struct problem *problem, const struct plan_device *device, stru
              MAX(device->multiprocessors, 1u));
 }
 
-static bool config_fits(const struct config *config,
-                        const struct problem *problem,
-                        enum config_copy copy,
-                        uint32_t shared_memory)
+static bool config_fits(const struct config *config, enum config_copy copy, uint32_t shared_memory)
 {
     struct config_resources resources;
 
-    if (config->input != problem->input || config->output != problem->output ||
-        config->trans_a != problem->trans_a || config->trans_b != problem->trans_b ||
-        config->copy != copy || !config_is_planned(config))
+    if (config->copy != copy)
         return false;
     config_resources(config, &resources);
     return resources.shared_memory <= shared_memory;
@@ -140,14 +135,19 @@ static void predict(const struct problem *problem,
 static struct plan
 choose_with(const struct problem *problem, const struct plan_device *device, enum config_copy copy)
 {
-    struct config configs[CONFIG_LIST_MAX];
+    struct config kind = {.arch = device->arch,
+                          .input = problem->input,
+                          .output = problem->output,
+                          .trans_a = problem->trans_a,
+                          .trans_b = problem->trans_b};
+    struct config configs[CONFIG_PLANNED_MAX];
     struct plan best = {0};
-    size_t count = config_list(device->arch, configs);
+    size_t count = config_list_planned(&kind, configs);
 
     for (size_t i = 0; i < count; i++) {
         struct plan candidate = {0};
 
-        if (!config_fits(&configs[i], problem, copy, device->shared_memory_per_block))
+        if (!config_fits(&configs[i], copy, device->shared_memory_per_block))
             continue;
         predict(problem, &configs[i], device, &candidate);
         if (best.tiles == 0 || candidate.predicted_seconds < best.predicted_seconds)

@@ -51,16 +51,48 @@ Test(config, lists_the_hopper_family_on_nine_zero_alone)
     }
 }
 
-Test(config, plans_no_lower_step_of_the_ladder)
+static bool is_of_kind(const struct config *config, const struct config *kind)
 {
-    struct config config;
+    return config->input == kind->input && config->output == kind->output &&
+           config->trans_a == kind->trans_a && config->trans_b == kind->trans_b;
+}
 
-    cr_assert(config_from_text("sm90a.bf16.bf16.nt.128x256x64.s1.c1x1.tma.tma", &config));
-    cr_expect_not(config_is_planned(&config));
-    cr_assert(config_from_text("sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma", &config));
-    cr_expect(config_is_planned(&config));
-    cr_assert(config_from_text("sm90a.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16", &config));
-    cr_expect(config_is_planned(&config));
+/* Without clusters no hopper configuration of the largest tile is planned: those are the ladder. */
+static bool is_ladder(const struct config *config)
+{
+    return config->family == CONFIG_HOPPER && config->cluster_m * config->cluster_n == 1 &&
+           config->tile_m * config->tile_n == 128 * 256;
+}
+
+Test(config, plans_what_it_lists_of_a_kind_but_the_lower_steps_of_the_ladder)
+{
+    struct config configs[CONFIG_LIST_MAX], planned[CONFIG_PLANNED_MAX];
+
+    for (size_t a = 0; a < ARRAY_SIZE(archs); a++) {
+        size_t count = config_list(archs[a], configs);
+
+        for (size_t k = 0; k < count; k++) {
+            size_t planned_count = config_list_planned(&configs[k], planned), at = 0;
+
+            for (size_t i = 0; i < count; i++) {
+                if (!is_of_kind(&configs[i], &configs[k]) || is_ladder(&configs[i]))
+                    continue;
+                cr_assert_lt(at, planned_count);
+                cr_assert(config_equal(&configs[i], &planned[at++]));
+            }
+            cr_assert_eq(at, planned_count);
+        }
+    }
+}
+
+Test(config, plans_nothing_for_what_it_does_not_know)
+{
+    struct config planned[CONFIG_PLANNED_MAX];
+    struct config unknown_arch = {.arch = 75, .input = DTYPE_BF16, .output = DTYPE_BF16};
+    struct config unknown_pair = {.arch = 90, .input = DTYPE_BF16, .output = DTYPE_INT32};
+
+    cr_expect_eq(config_list_planned(&unknown_arch, planned), 0);
+    cr_expect_eq(config_list_planned(&unknown_pair, planned), 0);
 }
 
 /* A box is what one copy instruction moves: the hardware takes at most 256 rows, and rows of the
