@@ -8,6 +8,7 @@
 #include "plan_portable.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define CPU_FLOP_PER_CLOCK 16.0 /* of one thread: two 256-bit FMA units at half their rate */
 #define CPU_CLOCK          2.5e9
@@ -131,9 +132,31 @@ static void predict(const struct problem *problem,
         plan_portable_predict(problem, config, device, ret_plan);
 }
 
-/* The best configuration with this kind of copies; no tiles when there is none. */
-static struct plan
-choose_with(const struct problem *problem, const struct plan_device *device, enum config_copy copy)
+/* Candidates by predicted time, the shortest first; ties keep the list's order. */
+struct ranking {
+    struct plan *plan; /* room for `most` */
+    size_t count, most;
+};
+
+static void rank_insert(struct ranking *ranking, const struct plan *candidate)
+{
+    size_t at = ranking->count;
+
+    while (at > 0 && candidate->predicted_seconds < ranking->plan[at - 1].predicted_seconds)
+        at--;
+    if (at == ranking->most)
+        return;
+    ranking->count = MIN(ranking->count + 1, ranking->most);
+    memmove(&ranking->plan[at + 1], &ranking->plan[at],
+            (ranking->count - at - 1) * sizeof(*candidate));
+    ranking->plan[at] = *candidate;
+}
+
+/* The configurations with this kind of copies. */
+static void rank_with(const struct problem *problem,
+                      const struct plan_device *device,
+                      enum config_copy copy,
+                      struct ranking *ranking)
 {
     struct config kind = {.arch = device->arch,
                           .input = problem->input,
@@ -141,7 +164,6 @@ choose_with(const struct problem *problem, const struct plan_device *device, enu
                           .trans_a = problem->trans_a,
                           .trans_b = problem->trans_b};
     struct config configs[CONFIG_PLANNED_MAX];
-    struct plan best = {0};
     size_t count = config_list_planned(&kind, configs);
 
     for (size_t i = 0; i < count; i++) {
@@ -150,10 +172,39 @@ choose_with(const struct problem *problem, const struct plan_device *device, enu
         if (!config_fits(&configs[i], copy, device->shared_memory_per_block))
             continue;
         predict(problem, &configs[i], device, &candidate);
-        if (best.tiles == 0 || candidate.predicted_seconds < best.predicted_seconds)
-            best = candidate;
+        rank_insert(ranking, &candidate);
     }
-    return best;
+}
+
+static enum status rank(const struct problem *problem,
+                        const uint64_t address[OPERAND_COUNT],
+                        const struct plan_device *device,
+                        struct ranking *ranking,
+                        struct fault *ret_fault)
+{
+    enum operand_role unaligned;
+
+    ranking->count = 0;
+    if (device->is_cpu) {
+        choose_cpu(problem, device, &ranking->plan[ranking->count++]);
+        return STATUS_OK;
+    }
+    unaligned = unaligned_operand(problem, address, ROW_ALIGNMENT);
+    if (unaligned == OPERAND_COUNT && plan_hopper_can(problem))
+        rank_with(problem, device, CONFIG_COPY_TMA, ranking);
+    if (ranking->count == 0)
+        rank_with(problem, device,
+                  unaligned == OPERAND_COUNT ? CONFIG_COPY_V16 : CONFIG_COPY_ELEMENT, ranking);
+    if (ranking->count == 0)
+        return fault_set(ret_fault, STATUS_UNSUPPORTED, "dtype",
+                         "no kernel for %s to %s on architecture %u with %u bytes of shared "
+                         "memory; architectures 80 86 87 89 90 100 103 120 have kernels for bf16, "
+                         "fp16, fp32, fp64 and int8",
+                         dtype_name(problem->input), dtype_name(problem->output), device->arch,
+                         device->shared_memory_per_block);
+    for (size_t i = 0; i < ranking->count; i++)
+        explain(device, unaligned, &ranking->plan[i]);
+    return STATUS_OK;
 }
 
 enum status plan_choose(const struct problem *problem,
@@ -162,27 +213,24 @@ enum status plan_choose(const struct problem *problem,
                         struct plan *ret_plan,
                         struct fault *ret_fault)
 {
-    struct plan best = {0};
-    enum operand_role unaligned;
+    struct plan best;
+    struct ranking ranking = {.plan = &best, .most = 1};
+    enum status status = rank(problem, address, device, &ranking, ret_fault);
 
-    if (device->is_cpu) {
-        choose_cpu(problem, device, ret_plan);
-        return STATUS_OK;
-    }
-    unaligned = unaligned_operand(problem, address, ROW_ALIGNMENT);
-    if (unaligned == OPERAND_COUNT && plan_hopper_can(problem))
-        best = choose_with(problem, device, CONFIG_COPY_TMA);
-    if (best.tiles == 0)
-        best = choose_with(problem, device,
-                           unaligned == OPERAND_COUNT ? CONFIG_COPY_V16 : CONFIG_COPY_ELEMENT);
-    if (best.tiles == 0)
-        return fault_set(ret_fault, STATUS_UNSUPPORTED, "dtype",
-                         "no kernel for %s to %s on architecture %u with %u bytes of shared "
-                         "memory; architectures 80 86 87 89 90 100 103 120 have kernels for bf16, "
-                         "fp16, fp32, fp64 and int8",
-                         dtype_name(problem->input), dtype_name(problem->output), device->arch,
-                         device->shared_memory_per_block);
-    explain(device, unaligned, &best);
-    *ret_plan = best;
-    return STATUS_OK;
+    if (status == STATUS_OK)
+        *ret_plan = best;
+    return status;
+}
+
+enum status plan_rank(const struct problem *problem,
+                      const uint64_t address[OPERAND_COUNT],
+                      const struct plan_device *device,
+                      struct plan_ranking *ret_ranking,
+                      struct fault *ret_fault)
+{
+    struct ranking ranking = {.plan = ret_ranking->plan, .most = PLAN_RANKED_MAX};
+    enum status status = rank(problem, address, device, &ranking, ret_fault);
+
+    ret_ranking->count = status == STATUS_OK ? ranking.count : 0;
+    return status;
 }

@@ -42,3 +42,18 @@ enum status plan_choose(const struct problem *problem,
                         const struct plan_device *device,
                         struct plan *ret_plan,
                         struct fault *ret_fault);
+
+#define PLAN_RANKED_MAX CONFIG_PLANNED_MAX
+
+struct plan_ranking {
+    size_t count;
+    struct plan plan[PLAN_RANKED_MAX];
+};
+
+/* The same question, answered with all that can compute the problem, the shortest prediction first:
+ * what plan_choose() gives, then what a tuner times beside it. */
+enum status plan_rank(const struct problem *problem,
+                      const uint64_t address[OPERAND_COUNT],
+                      const struct plan_device *device,
+                      struct plan_ranking *ret_ranking,
+                      struct fault *ret_fault);

@@ -50,6 +50,29 @@ Test(plan, gives_the_same_answer_to_the_same_question)
     cr_assert_str_eq(first.reason, again.reason);
 }
 
+Test(plan, ranks_what_it_could_choose_with_its_choice_first)
+{
+    static const int64_t sizes[] = {64, 512, 4096};
+    struct fault fault = FAULT_NONE;
+
+    for (size_t i = 0; i < ARRAY_SIZE(sizes) * 2; i++) {
+        int64_t size = sizes[i / 2] + (int64_t)i % 2; /* also rows that are off */
+        struct problem problem = product(DTYPE_BF16, DTYPE_BF16, size, size, size);
+        struct plan first = choose(&problem, aligned);
+        struct plan_ranking ranking;
+
+        cr_assert_eq(plan_rank(&problem, aligned, &h200, &ranking, &fault), STATUS_OK);
+        cr_assert_geq(ranking.count, 2);
+        cr_assert(config_equal(&ranking.plan[0].config, &first.config));
+        cr_assert_str_eq(ranking.plan[0].reason, first.reason);
+        for (size_t j = 1; j < ranking.count; j++) {
+            cr_assert_geq(ranking.plan[j].predicted_seconds, ranking.plan[j - 1].predicted_seconds);
+            for (size_t l = 0; l < j; l++)
+                cr_assert_not(config_equal(&ranking.plan[j].config, &ranking.plan[l].config));
+        }
+    }
+}
+
 Test(plan, does_not_depend_on_scalars_but_for_what_they_read)
 {
     struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 4096, 4096, 4096);
