@@ -84,9 +84,8 @@ static void release(gemmd *connection, uint64_t id)
         (void)call_free(connection, call);
 }
 
-/* Asks the daemon and makes the handle. `own_fd`: the caller's memfd, or -1. */
-static gemmd_status
-obtain(gemmd *connection, const struct request *request, int own_fd, gemmd_buffer **ret)
+gemmd_status
+buffer_obtain(gemmd *connection, const struct request *request, int own_fd, gemmd_buffer **ret)
 {
     cleanup(buffer_forgetp) gemmd_buffer *buffer = calloc(1, sizeof(*buffer));
     struct call *call;
@@ -114,8 +113,7 @@ obtain(gemmd *connection, const struct request *request, int own_fd, gemmd_buffe
     return GEMMD_OK;
 }
 
-/* Common first lines of what makes a handle. */
-static gemmd_status check_target(gemmd *connection, gemmd_buffer **ret)
+gemmd_status buffer_check_target(gemmd *connection, gemmd_buffer **ret)
 {
     gemmd_status status = connection_check(connection);
 
@@ -137,22 +135,24 @@ gemmd_status gemmd_buffer_create(gemmd *connection,
 {
     struct request request = {
         .method = METHOD_BUFFER_CREATE,
-        .body.buffer = {.kind = (enum buffer_kind)memory,
+        .body.buffer = {.kind = memory == GEMMD_HOST ? BUFFER_HOST : BUFFER_DEVICE,
                         .size = size,
                         .name = name,
                         .name_size = name ? strlen(name) : 0,
                         .mode = mode,
+                        .exportable = memory == GEMMD_DEVICE_EXPORTABLE,
                         .writable = true},
     };
-    gemmd_status status = check_target(connection, ret);
+    gemmd_status status = buffer_check_target(connection, ret);
 
     if (status != GEMMD_OK)
         return status;
-    if (memory != GEMMD_HOST && memory != GEMMD_DEVICE)
+    if (memory < GEMMD_HOST || memory > GEMMD_DEVICE_EXPORTABLE)
         return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "memory",
-                               "memory is %d; GEMMD_HOST (1) and GEMMD_DEVICE (2) are allowed",
+                               "memory is %d; GEMMD_HOST (1), GEMMD_DEVICE (2) and "
+                               "GEMMD_DEVICE_EXPORTABLE (3) are allowed",
                                (int)memory);
-    return obtain(connection, &request, -1, ret);
+    return buffer_obtain(connection, &request, -1, ret);
 }
 
 gemmd_status
@@ -162,7 +162,7 @@ gemmd_buffer_open(gemmd *connection, const char *name, bool writable, gemmd_buff
         .method = METHOD_BUFFER_OPEN,
         .body.buffer = {.name = name, .name_size = name ? strlen(name) : 0, .writable = writable},
     };
-    gemmd_status status = check_target(connection, ret);
+    gemmd_status status = buffer_check_target(connection, ret);
 
     if (status != GEMMD_OK)
         return status;
@@ -170,7 +170,7 @@ gemmd_buffer_open(gemmd *connection, const char *name, bool writable, gemmd_buff
         return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "name",
                                "the name is NULL; 1 to %d printable bytes are allowed",
                                BUFFER_NAME_MAX);
-    return obtain(connection, &request, -1, ret);
+    return buffer_obtain(connection, &request, -1, ret);
 }
 
 gemmd_status gemmd_buffer_register(
@@ -180,14 +180,14 @@ gemmd_status gemmd_buffer_register(
         .method = METHOD_BUFFER_REGISTER,
         .body.buffer = {.kind = BUFFER_HOST, .size = size, .writable = writable},
     };
-    gemmd_status status = check_target(connection, ret);
+    gemmd_status status = buffer_check_target(connection, ret);
 
     if (status != GEMMD_OK)
         return status;
     if (fcntl(memfd, F_GETFD) < 0)
         return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "memfd",
                                "%d is not an open descriptor", memfd);
-    return obtain(connection, &request, memfd, ret);
+    return buffer_obtain(connection, &request, memfd, ret);
 }
 
 void gemmd_buffer_free(gemmd_buffer *buffer)

@@ -111,6 +111,11 @@ struct gemmd_buffer {
 
 /* Frees the handle and its mapping and tells nobody. */
 void buffer_forget(gemmd_buffer *buffer);
+/* Common first lines of what makes a handle. */
+gemmd_status buffer_check_target(gemmd *connection, gemmd_buffer **ret);
+/* Asks the daemon and makes the handle. `own_fd`: the caller's memfd, or -1. */
+gemmd_status
+buffer_obtain(gemmd *connection, const struct request *request, int own_fd, gemmd_buffer **ret);
 
 /* --- connection (connection.c) --------------------------------------------------------------- */
 

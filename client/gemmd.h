@@ -113,7 +113,13 @@ GEMMD_API gemmd_status gemmd_get_info(gemmd *connection, gemmd_info *ret);
 
 /* --- buffers --------------------------------------------------------------------------------- */
 
-typedef enum gemmd_memory { GEMMD_HOST = 1, GEMMD_DEVICE = 2 } gemmd_memory;
+/* Device memory that is exportable is an allocation of its own, of 2 MiB at least on current GPUs;
+ * other device memory may share one. */
+typedef enum gemmd_memory {
+    GEMMD_HOST = 1,
+    GEMMD_DEVICE = 2,
+    GEMMD_DEVICE_EXPORTABLE = 3
+} gemmd_memory;
 
 /* Daemon-owned memory. Host memory is mapped into this process: gemmd_buffer_data(). With `name`
  * (at most 64 printable bytes without '/') other clients can open it, as `mode` (0600, 0640, ...)
@@ -133,6 +139,20 @@ GEMMD_API gemmd_status gemmd_buffer_open(gemmd *connection,
  * consumed. */
 GEMMD_API gemmd_status gemmd_buffer_register(
     gemmd *connection, int memfd, uint64_t size, bool writable, gemmd_buffer **ret);
+
+typedef struct gemmd_export {
+    size_t size;         /* sizeof(gemmd_export), set by the caller */
+    int fd;              /* the caller's; close-on-exec */
+    uint64_t allocation; /* bytes behind it, for mapping: the buffer's and what rounds them up */
+    char device[64];     /* "GPU-...", or empty: the daemon computes on the CPU */
+} gemmd_export;
+
+/* A descriptor of an exportable device buffer's memory, for the caller's own CUDA:
+ * cuMemImportFromShareableHandle() with CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR on the device of
+ * that uuid. (Of the CPU's device memory it is a memfd.) Needs a handle that may write. The memory
+ * lives as long as anybody maps it. Nothing orders the caller's kernels with the daemon's jobs:
+ * wait for jobs before using what they write, and synchronize before submitting what reads. */
+GEMMD_API gemmd_status gemmd_buffer_export(gemmd_buffer *buffer, gemmd_export *ret);
 /* Jobs that use the buffer finish first. NULL is allowed. */
 GEMMD_API void gemmd_buffer_free(gemmd_buffer *buffer);
 GEMMD_API void *gemmd_buffer_data(gemmd_buffer *buffer); /* NULL for device memory */

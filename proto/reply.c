@@ -109,6 +109,10 @@ int reply_encode_buffer(uint32_t id,
         pack_string(&pack, "kind", kind_name(reply->kind));
         pack_bool(&pack, "writable", reply->writable);
     }
+    if (reply->allocation != 0) {
+        pack_unsigned(&pack, "allocation", reply->allocation);
+        pack_string(&pack, "device", reply->device);
+    }
     if (reply->data != NULL)
         pack_bytes(&pack, "data", reply->data, reply->data_size);
     return message_finish(ret_message, &pack, n_fds);
@@ -355,6 +359,8 @@ int reply_decode_buffer(const struct reply *reply, struct reply_buffer *ret)
     read_u64(&fields, "size", FIELD_OPTIONAL, &buffer.size);
     read_kind(&fields, &buffer.kind);
     fields_bool(&fields, "writable", FIELD_OPTIONAL, &buffer.writable);
+    read_u64(&fields, "allocation", FIELD_OPTIONAL, &buffer.allocation);
+    fields_copy(&fields, "device", buffer.device, sizeof(buffer.device));
     read_data(&fields, &buffer.data, &buffer.data_size);
     if (fields_are_refused(&fields))
         return REPLY_E_MALFORMED;

@@ -36,6 +36,9 @@ struct reply_buffer {
     enum buffer_kind kind;
     bool writable;
     /* host buffers: descriptor 0 of the frame is the memfd, to be mapped */
+    /* buffer.export: descriptor 0 is the device memory */
+    uint64_t allocation; /* its bytes; 0 in other replies, which then lack `device`, too */
+    char device[64];     /* "GPU-...", empty for the CPU */
     /* buffer.read: points into the payload. The fields above are left out while kind is 0. */
     const void *data;
     size_t data_size;

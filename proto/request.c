@@ -8,6 +8,7 @@
 #include "../daemon/core/error.h"
 #include "fields.h"
 #include "reply.h"
+#include "request_buffer.h"
 #include "scan.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,6 @@
 
 static const struct field_range range_any = {0, UINT64_MAX};
 static const struct field_range range_signed = {0, INT64_MAX};
-static const struct field_range range_some = {1, UINT64_MAX};
 
 static void decode_hello(struct fields *fields, struct request *request)
 {
@@ -232,107 +232,6 @@ void request_deinit(struct request *request)
     request->body.many = (struct request_many){0};
 }
 
-/* --- buffers --------------------------------------------------------------------------------- */
-
-static bool is_name(const msgpack_object_str *text)
-{
-    for (uint32_t i = 0; i < text->size; i++)
-        if (text->ptr[i] <= 0x20 || text->ptr[i] > 0x7e || text->ptr[i] == '/')
-            return false;
-    return true;
-}
-
-static void
-decode_name(struct fields *fields, enum presence presence, struct request_buffer *buffer)
-{
-    const struct field_range range = {1, BUFFER_NAME_MAX};
-    msgpack_object_str name = {0};
-
-    fields_text(fields, "name", presence, range, &name);
-    if (!is_name(&name))
-        fields_refuse(fields, "name", fields_find(fields, "name"),
-                      "printable ASCII without space and \"/\"");
-    buffer->name = name.ptr;
-    buffer->name_size = name.size;
-}
-
-static void decode_kind(struct fields *fields, enum buffer_kind *ret)
-{
-    const msgpack_object *object = fields_find(fields, "kind");
-
-    if (object != NULL && object->type == MSGPACK_OBJECT_STR && text_is(&object->via.str, "host"))
-        *ret = BUFFER_HOST;
-    else if (object != NULL && object->type == MSGPACK_OBJECT_STR &&
-             text_is(&object->via.str, "device"))
-        *ret = BUFFER_DEVICE;
-    else
-        fields_refuse(fields, "kind", object, "\"host\" or \"device\"");
-}
-
-static void decode_buffer_create(struct fields *fields, struct request *request)
-{
-    struct request_buffer *buffer = &request->body.buffer;
-    uint64_t mode = BUFFER_MODE_DEFAULT;
-
-    decode_kind(fields, &buffer->kind);
-    fields_unsigned(fields, "size", FIELD_REQUIRED, range_some, &buffer->size);
-    decode_name(fields, FIELD_OPTIONAL, buffer);
-    fields_unsigned(fields, "mode", FIELD_OPTIONAL, (struct field_range){0, 0777}, &mode);
-    buffer->mode = (uint32_t)mode;
-}
-
-static void decode_buffer_register(struct fields *fields, struct request *request)
-{
-    fields_unsigned(fields, "size", FIELD_REQUIRED, range_some, &request->body.buffer.size);
-    fields_bool(fields, "writable", FIELD_OPTIONAL, &request->body.buffer.writable);
-}
-
-static void decode_buffer_open(struct fields *fields, struct request *request)
-{
-    decode_name(fields, FIELD_REQUIRED, &request->body.buffer);
-    fields_bool(fields, "writable", FIELD_OPTIONAL, &request->body.buffer.writable);
-}
-
-static void decode_buffer_free(struct fields *fields, struct request *request)
-{
-    fields_unsigned(fields, "buffer", FIELD_REQUIRED, range_any, &request->body.buffer.id);
-}
-
-static void decode_buffer_write(struct fields *fields, struct request *request)
-{
-    struct request_buffer *buffer = &request->body.buffer;
-    msgpack_object_bin data = {0};
-
-    fields_unsigned(fields, "buffer", FIELD_REQUIRED, range_any, &buffer->id);
-    fields_unsigned(fields, "offset", FIELD_OPTIONAL, range_any, &buffer->offset);
-    if (!fields_bytes(fields, "data", &data))
-        fields_refuse(fields, "data", NULL, "binary (msgpack bin)");
-    buffer->data = data.ptr;
-    buffer->length = data.size;
-}
-
-static void decode_buffer_read(struct fields *fields, struct request *request)
-{
-    struct request_buffer *buffer = &request->body.buffer;
-
-    fields_unsigned(fields, "buffer", FIELD_REQUIRED, range_any, &buffer->id);
-    fields_unsigned(fields, "offset", FIELD_OPTIONAL, range_any, &buffer->offset);
-    fields_unsigned(fields, "length", FIELD_REQUIRED, (struct field_range){0, REQUEST_INLINE_MAX},
-                    &buffer->length);
-}
-
-static void decode_buffer_copy(struct fields *fields, struct request *request)
-{
-    struct request_copy *copy = &request->body.copy;
-
-    fields_unsigned(fields, "source", FIELD_REQUIRED, range_any, &copy->source);
-    fields_unsigned(fields, "source_offset", FIELD_OPTIONAL, range_any, &copy->source_offset);
-    fields_unsigned(fields, "destination", FIELD_REQUIRED, range_any, &copy->destination);
-    fields_unsigned(fields, "destination_offset", FIELD_OPTIONAL, range_any,
-                    &copy->destination_offset);
-    fields_unsigned(fields, "length", FIELD_REQUIRED, range_any, &copy->length);
-}
-
 /* --- the rest -------------------------------------------------------------------------------- */
 
 static void decode_prewarm(struct fields *fields, struct request *request)
@@ -376,13 +275,14 @@ static const struct {
     [METHOD_GEMM] = {"gemm", decode_gemm},
     [METHOD_GEMM_MANY] = {"gemm_many", decode_many},
     [METHOD_CANCEL] = {"cancel", decode_cancel},
-    [METHOD_BUFFER_CREATE] = {"buffer.create", decode_buffer_create},
-    [METHOD_BUFFER_REGISTER] = {"buffer.register", decode_buffer_register},
-    [METHOD_BUFFER_OPEN] = {"buffer.open", decode_buffer_open},
-    [METHOD_BUFFER_FREE] = {"buffer.free", decode_buffer_free},
-    [METHOD_BUFFER_WRITE] = {"buffer.write", decode_buffer_write},
-    [METHOD_BUFFER_READ] = {"buffer.read", decode_buffer_read},
-    [METHOD_BUFFER_COPY] = {"buffer.copy", decode_buffer_copy},
+    [METHOD_BUFFER_CREATE] = {"buffer.create", request_decode_create},
+    [METHOD_BUFFER_REGISTER] = {"buffer.register", request_decode_register},
+    [METHOD_BUFFER_OPEN] = {"buffer.open", request_decode_open},
+    [METHOD_BUFFER_FREE] = {"buffer.free", request_decode_free},
+    [METHOD_BUFFER_WRITE] = {"buffer.write", request_decode_write},
+    [METHOD_BUFFER_READ] = {"buffer.read", request_decode_read},
+    [METHOD_BUFFER_COPY] = {"buffer.copy", request_decode_copy},
+    [METHOD_BUFFER_EXPORT] = {"buffer.export", request_decode_free},
     [METHOD_STATUS] = {"status", decode_nothing},
     [METHOD_STATS] = {"stats", decode_nothing},
     [METHOD_EXPLAIN] = {"explain", decode_explain},
@@ -399,7 +299,7 @@ const char *method_name(enum method method)
 
 static void refuse_method(const msgpack_object *object, struct fault *fault)
 {
-    char given[64], known[320] = "";
+    char given[64], known[400] = "";
     size_t length = 0;
 
     object_describe(object, given, sizeof(given));

@@ -26,6 +26,7 @@ enum method {
     METHOD_BUFFER_WRITE,    /* "buffer.write": inline bytes into a buffer */
     METHOD_BUFFER_READ,     /* "buffer.read": inline bytes out of a buffer */
     METHOD_BUFFER_COPY,     /* "buffer.copy": between buffers, ordered with the stream's jobs */
+    METHOD_BUFFER_EXPORT,   /* "buffer.export": a descriptor of device memory */
     METHOD_STATUS,          /* "status" */
     METHOD_STATS,           /* "stats" */
     METHOD_EXPLAIN,         /* "explain": plan of a gemm that is not run */
@@ -100,8 +101,9 @@ struct request_buffer {
     const char *name;      /* create, open; not zero-terminated; NULL when unnamed */
     size_t name_size;
     uint32_t mode;    /* create: permission bits like a file's; they matter with a name */
+    bool exportable;  /* create: device memory that buffer.export gives away */
     bool writable;    /* register, open: may jobs write it */
-    uint64_t id;      /* free, write, read */
+    uint64_t id;      /* free, write, read, export */
     uint64_t offset;  /* write, read: bytes */
     const void *data; /* write */
     uint64_t length;  /* write: size of data; read: bytes wanted */

@@ -81,6 +81,8 @@ static void encode_create(struct pack *pack, const struct request_buffer *buffer
     if (buffer->name != NULL)
         pack_text(pack, "name", buffer->name, buffer->name_size);
     pack_unsigned(pack, "mode", buffer->mode);
+    if (buffer->exportable)
+        pack_bool(pack, "exportable", true);
 }
 
 static void encode_copy(struct pack *pack, const struct request_copy *copy)
@@ -155,6 +157,7 @@ static void encode_body(struct pack *pack, const struct request *request)
     case METHOD_BUFFER_FREE:
     case METHOD_BUFFER_WRITE:
     case METHOD_BUFFER_READ:
+    case METHOD_BUFFER_EXPORT:
         encode_buffer(pack, request->method, &request->body.buffer);
         return;
     case METHOD_STATUS:

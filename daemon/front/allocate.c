@@ -1,6 +1,6 @@
 /*
- * buffer.create, register, open, free. Memory is there when the worker has mapped it, so the
- * answers to create and register come then; on a device that does not hand out zeroed memory,
+ * buffer.create, register, open, free, export. Memory is there when the worker has mapped it, so
+ * the answers to create and register come then; on a device that does not hand out zeroed memory,
  * after a clearing job of its own.
  */
 #include "handlers.h"
@@ -9,6 +9,7 @@
 #include "server.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 /* Takes the reference on success; SESSION_E_FAULT and < 0 as a handler's. */
 static int answer_buffer(
@@ -147,6 +148,7 @@ int allocate_create(struct session *session, const struct request *request, stru
         .name_size = body->name_size,
         .mode = (mode_t)body->mode,
         .is_writable = true,
+        .is_exportable = body->exportable,
         .uid = session->uid,
         .gid = session->gid,
         .fd = -1,
@@ -202,17 +204,67 @@ int allocate_open(struct session *session, const struct request *request, struct
     return r;
 }
 
-int allocate_free(struct session *session, const struct request *request, struct fault *fault)
+/* NULL with the fault. */
+static struct handle *
+find(const struct session *session, const struct request *request, struct fault *fault)
 {
     struct handle *handle = handles_find(&session->handles, request->body.buffer.id);
 
-    if (!handle) {
+    if (!handle)
         (void)fault_set(fault, STATUS_NOT_FOUND, "buffer",
                         "buffer is %" PRIu64 "; this connection has no such buffer",
                         request->body.buffer.id);
+    return handle;
+}
+
+int allocate_free(struct session *session, const struct request *request, struct fault *fault)
+{
+    struct handle *handle = find(session, request, fault);
+
+    if (!handle)
         return SESSION_E_FAULT;
-    }
     handles_remove(&session->handles, handle, session->uid);
     session_answer_empty(session, request->id);
+    return 0;
+}
+
+/* --- export ---------------------------------------------------------------------------------- */
+
+static enum status
+check_export(const struct handle *handle, const struct request *request, struct fault *fault)
+{
+    const struct buffer *buffer = handle->buffer;
+    uint64_t id = request->body.buffer.id;
+
+    if (!buffer->is_exportable)
+        return fault_set(fault, STATUS_INVALID_ARGUMENT, "buffer",
+                         "buffer %" PRIu64 " was made without exportable", id);
+    /* Whoever holds the descriptor can write. */
+    if (!handle->is_writable)
+        return fault_set(fault, STATUS_PERMISSION, "buffer",
+                         "buffer %" PRIu64 " is open for reading only", id);
+    if (buffer->memory.state == MEMORY_LOST)
+        return fault_set(fault, buffer->memory.lost_status, "buffer", "the memory is gone: %s",
+                         buffer->memory.lost_reason);
+    return STATUS_OK;
+}
+
+int allocate_export(struct session *session, const struct request *request, struct fault *fault)
+{
+    const struct link_device *device = &session->server->worker.device;
+    struct handle *handle = find(session, request, fault);
+    struct reply_buffer reply = {.id = request->body.buffer.id, .kind = BUFFER_DEVICE};
+    int fd, r;
+
+    if (!handle || check_export(handle, request, fault) != STATUS_OK)
+        return SESSION_E_FAULT;
+    r = buffer_export(handle->buffer, true, &fd);
+    if (r < 0)
+        return error_trace(r);
+    reply.size = handle->buffer->size;
+    reply.writable = true;
+    reply.allocation = handle->buffer->allocation;
+    (void)snprintf(reply.device, sizeof(reply.device), "%s", device->uuid);
+    session_answer_buffer(session, request->id, &reply, fd);
     return 0;
 }

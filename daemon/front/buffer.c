@@ -68,6 +68,10 @@ static enum status check_request(const struct buffer_request *request, struct fa
         return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "mode",
                          "mode is 0%o; allowed are permission bits up to 0777",
                          (unsigned)request->mode);
+    if (request->is_exportable && request->kind != BUFFER_DEVICE)
+        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "exportable",
+                         "exportable is for device memory; the descriptor of host memory comes "
+                         "with each handle");
     return request->name ? check_name(request, ret_fault) : STATUS_OK;
 }
 
@@ -131,18 +135,27 @@ static struct buffer *find_by_name(struct buffers *buffers, const char *name, si
     return NULL;
 }
 
+/* What a size takes on the device, which hands out whole units. Saturates: the quota refuses it. */
+static uint64_t allocation_of(const struct buffers *buffers, uint64_t size)
+{
+    uint64_t unit = MAX(buffers->worker->device.allocation_unit, 1u), rounded;
+
+    return add_overflows(size, unit - 1, &rounded) ? UINT64_MAX : rounded / unit * unit;
+}
+
 static int charge(struct buffers *buffers,
                   struct buffer *buffer,
                   const struct buffer_request *request,
                   struct fault *ret_fault)
 {
-    enum quota_resource bytes =
-        request->kind == BUFFER_DEVICE ? QUOTA_DEVICE_BYTES : QUOTA_HOST_BYTES;
+    bool is_device = request->kind == BUFFER_DEVICE;
+    enum quota_resource bytes = is_device ? QUOTA_DEVICE_BYTES : QUOTA_HOST_BYTES;
+    uint64_t amount = is_device ? buffer->allocation : request->size;
     int r = quota_charge(buffers->quota, request->uid, QUOTA_BUFFERS, 1, &buffer->charge_count,
                          ret_fault);
 
     if (r == 0)
-        r = quota_charge(buffers->quota, request->uid, bytes, request->size, &buffer->charge_bytes,
+        r = quota_charge(buffers->quota, request->uid, bytes, amount, &buffer->charge_bytes,
                          ret_fault);
     if (r == QUOTA_E_LIMIT)
         return BUFFER_E_FAULT;
@@ -187,6 +200,8 @@ static struct buffer *buffer_alloc(struct buffers *buffers, const struct buffer_
         .table = buffers,
         .kind = request->kind,
         .size = request->size,
+        .allocation = allocation_of(buffers, request->size),
+        .is_exportable = request->is_exportable,
         .uid = request->uid,
         .gid = request->gid,
         .mode = request->mode,

@@ -32,6 +32,8 @@ struct buffer {
     struct memory memory;
     enum buffer_kind kind;
     uint64_t size;
+    uint64_t allocation; /* device memory: what it takes on the device, and what is charged */
+    bool is_exportable;
     dev_t device; /* device and inode of host memory: two registrations can be of one memfd */
     ino_t inode;  /* 0: device memory, which has one buffer */
     char name[BUFFER_NAME_MAX + 1]; /* empty: unnamed */
@@ -54,7 +56,7 @@ struct buffer_request {
     const char *name; /* NULL: unnamed */
     size_t name_size;
     mode_t mode;
-    bool is_writable;
+    bool is_writable, is_exportable;
     uid_t uid;
     gid_t gid;
     int fd; /* a client's memfd that passed buffer_check_memfd(); consumed on success; -1: ours */
@@ -86,7 +88,8 @@ int buffer_open(struct buffers *buffers,
 void buffer_forget_name(struct buffer *buffer);
 /* One memory, be it by two names: equal offsets are then equal bytes. */
 bool buffer_is_same_memory(const struct buffer *a, const struct buffer *b);
-/* A descriptor for a client to map: read-only unless it may write. -errno. */
+/* A descriptor for a client to map: read-only unless it may write (device memory's always lets its
+ * holder write). -errno. */
 int buffer_export(const struct buffer *buffer, bool writable, int *ret_fd);
 
 /* A memfd that a client wants registered: shrinking sealed, as large as claimed, no huge pages. */

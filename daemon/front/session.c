@@ -153,6 +153,8 @@ static int handle(struct session *session, const struct request *request, int *f
         return allocate_open(session, request, f);
     case METHOD_BUFFER_FREE:
         return allocate_free(session, request, f);
+    case METHOD_BUFFER_EXPORT:
+        return allocate_export(session, request, f);
     case METHOD_BUFFER_WRITE:
         return transfer_write(session, request, f);
     case METHOD_BUFFER_READ:

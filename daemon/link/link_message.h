@@ -47,9 +47,10 @@ struct link_device {
     uint32_t driver_version;               /* as cuDriverGetVersion: 13000; 0 for the CPU */
     uint64_t memory;                       /* bytes in all */
     uint64_t l2_cache;                     /* bytes */
-    uint32_t clock_khz, memory_clock_khz, memory_bus_bits, reserved;
-    char name[96];   /* "NVIDIA H200", the CPU's model name */
-    char uuid[64];   /* "GPU-...", empty for the CPU */
+    uint32_t clock_khz, memory_clock_khz, memory_bus_bits;
+    uint32_t allocation_unit; /* device memory comes in multiples of so many bytes */
+    char name[96];            /* "NVIDIA H200", the CPU's model name */
+    char uuid[64];            /* "GPU-...", empty for the CPU */
     char driver[64]; /* "CUDA 13.0 driver", the BLAS library's own description for the CPU */
     char note[160];  /* why `auto` fell back to the CPU; empty otherwise */
 };

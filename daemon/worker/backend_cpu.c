@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static_assert((int)CPU_MEMORY_E_REFUSED == (int)BACKEND_E_FAULT, "returned as it is");
 
@@ -178,6 +179,7 @@ static void device_describe(struct link_device *device, const struct blas *blas)
     device->kind = LINK_DEVICE_CPU;
     device->multiprocessors = blas->threads;
     device->memory = cpu_memory_total();
+    device->allocation_unit = (uint32_t)sysconf(_SC_PAGESIZE);
     model_name(device->name, sizeof(device->name));
     memcpy(device->driver, blas->description,
            MIN(sizeof(device->driver), sizeof(blas->description)));

@@ -113,6 +113,7 @@ static int open_device(struct backend_cuda *self, const char *selector, struct f
     if (r)
         return r;
 
+    self->base.device.allocation_unit = (uint32_t)MIN(self->device.granularity, UINT32_MAX);
     r = cuda_execute_init(&self->execute, &self->driver, &self->kernels,
                           self->base.device.multiprocessors, ret_fault);
     if (r)

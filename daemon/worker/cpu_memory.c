@@ -148,7 +148,7 @@ static int memory_create(uint64_t size, int *ret_fd, struct fault *ret_fault)
     if (ftruncate(fd, (off_t)size) < 0 || (size > 0 && fallocate(fd, 0, 0, (off_t)size) < 0))
         return refuse(errno == ENOSPC ? ENOMEM : errno, size, ret_fault);
 
-    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
         return refuse(errno, size, ret_fault);
 
     *ret_fd = steal(fd, -1);

@@ -284,8 +284,8 @@ Test(buffer, is_gone_with_its_connection_when_unnamed)
     gemmd *other = test_daemon_connect(&daemon_);
     gemmd_buffer *buffer = NULL;
 
-    cr_assert_eq(gemmd_buffer_create(other, GEMMD_DEVICE, 1 << 20, NULL, 0, &buffer), GEMMD_OK);
-    cr_expect_eq(test_status_number(connection, "buffers", "device_bytes"), 1 << 20);
+    cr_assert_eq(gemmd_buffer_create(other, GEMMD_DEVICE, 2 << 20, NULL, 0, &buffer), GEMMD_OK);
+    cr_expect_eq(test_status_number(connection, "buffers", "device_bytes"), 2 << 20);
     gemmd_close(other);
     while (test_status_number(connection, NULL, "clients") > 1)
         ; /* each look is a round trip through the daemon's loop */

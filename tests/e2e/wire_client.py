@@ -328,6 +328,22 @@ def check_malformed(path):
     check_inline(say_hello(path))
 
 
+def check_export(connection):
+    """Device memory by descriptor: of what was made for it."""
+    made = connection.call("buffer.create", {"kind": "device", "size": 64, "exportable": True})
+    result, fds = connection.wait(connection.send("buffer.export", {"buffer": made["buffer"]}))
+    expect(len(fds) == 1, f"buffer.export: {len(fds)} descriptors")
+    expect(result["allocation"] >= result["size"] == 64, f"buffer.export: {result}")
+    expect(isinstance(result["device"], str), f"buffer.export: {result}")
+    os.close(fds[0])
+    plain = connection.call("buffer.create", {"kind": "device", "size": 64})
+    connection.refused(INVALID_ARGUMENT, "buffer", "buffer.export", {"buffer": plain["buffer"]})
+    connection.refused(INVALID_ARGUMENT, "exportable", "buffer.create",
+                       {"kind": "host", "size": 64, "exportable": True})
+    for buffer in (made, plain):
+        connection.call("buffer.free", {"buffer": buffer["buffer"]})
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)

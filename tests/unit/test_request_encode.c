@@ -94,6 +94,14 @@ Test(request_encode, comes_back_for_every_method_of_buffers_and_cache)
                       got.body.buffer.length == 3);
         message_deinit(&message);
     }
+    given.method = METHOD_BUFFER_CREATE;
+    given.body.buffer.exportable = true;
+    cr_expect(round_trip(&given, &message).body.buffer.exportable);
+    message_deinit(&message);
+    given.method = METHOD_BUFFER_EXPORT;
+    given.body.buffer.id = 12;
+    cr_expect_eq(round_trip(&given, &message).body.buffer.id, 12);
+    message_deinit(&message);
     given.method = METHOD_BUFFER_COPY;
     given.body.copy = (struct request_copy){1, 2, 3, 4, 5};
     got = round_trip(&given, &message);
