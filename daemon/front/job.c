@@ -206,11 +206,12 @@ void job_command(const struct job *job, struct gemmd_command *ret_command)
 
 void job_count_tiles(struct job *job, uint64_t tiles, uint32_t multiprocessors)
 {
-    uint64_t cluster = MAX((uint64_t)job->config.cluster_m * job->config.cluster_n, 1u);
+    uint64_t cluster = MAX(config_cluster(&job->config), 1u);
+    uint64_t tiles_of_cluster = cluster / MAX(job->config.cluster_k, 1u);
     struct config_resources resources;
 
     config_resources(&job->config, &resources);
-    job->tiles = tiles / cluster + (tiles % cluster != 0);
+    job->tiles = tiles / tiles_of_cluster + (tiles % tiles_of_cluster != 0);
     job->wave_tiles =
         MAX((uint64_t)multiprocessors * resources.ctas_per_multiprocessor / cluster, 1u);
 }
@@ -252,9 +253,9 @@ uint64_t job_estimate_class(const struct job *job)
 {
     const struct config *c = &job->config;
     const uint64_t parts[] = {
-        job->kind,    c->family,   c->arch,           c->input,        c->output, c->trans_a,
-        c->trans_b,   c->tile_m,   c->tile_n,         c->tile_k,       c->stages, c->cluster_m,
-        c->cluster_n, c->schedule, (uint64_t)c->copy, host_flags(job),
+        job->kind,    c->family,    c->arch,       c->input,    c->output,         c->trans_a,
+        c->trans_b,   c->tile_m,    c->tile_n,     c->tile_k,   c->stages,         c->cluster_m,
+        c->cluster_n, c->cluster_k, c->is_swapped, c->schedule, (uint64_t)c->copy, host_flags(job),
     };
     uint64_t hash = 14695981039346656037u;
     int octave;

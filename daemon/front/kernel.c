@@ -61,6 +61,7 @@ static int kernel_load(struct kernel *kernel)
         .tile_n = kernel->config.tile_n,
         .cluster_m = kernel->config.cluster_m,
         .cluster_n = kernel->config.cluster_n,
+        .cluster_k = kernel->config.cluster_k,
     };
     char text[CONFIG_TEXT_MAX];
 

@@ -78,6 +78,7 @@ struct link_message {
     struct link_device device;        /* LINK_HELLO */
     struct fault fault;               /* answers: status OK, or what went wrong */
     uint32_t cluster_m, cluster_n;    /* LINK_LOAD: CTAs of a cluster; 0: 1 */
+    uint32_t cluster_k;               /* LINK_LOAD: of them, those of one tile; 0: 1 */
     uint32_t has_cta_per_tile;        /* LINK_LOAD: 0: CTAs walk over the tiles */
     struct link_box box[LINK_BOXES];  /* LINK_LOAD */
 };

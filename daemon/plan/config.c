@@ -71,17 +71,19 @@ void config_to_text(const struct config *config, char ret_text[CONFIG_TEXT_MAX])
 {
     const struct arch *arch = arch_find(config->arch);
     const char *input = dtype_texts[config->input], *output = dtype_texts[config->output];
-    char a = config->trans_a ? 't' : 'n', b = config->trans_b ? 't' : 'n';
+    char a = config->trans_a ? 't' : 'n', b = config->trans_b ? 't' : 'n', along_k[16] = "";
 
     if (config->family == CONFIG_CPU) {
         snprintf(ret_text, CONFIG_TEXT_MAX, "cpu.%s.%s.%c%c", input, output, a, b);
         return;
     }
     assert(arch);
-    snprintf(ret_text, CONFIG_TEXT_MAX, "%s.%s.%s.%c%c.%ux%ux%u.s%u.c%ux%u.%s.%s", arch->text,
+    if (config->cluster_k > 1)
+        snprintf(along_k, sizeof along_k, "x%u", config->cluster_k);
+    snprintf(ret_text, CONFIG_TEXT_MAX, "%s.%s.%s.%c%c.%ux%ux%u.s%u.c%ux%u%s.%s.%s%s", arch->text,
              input, output, a, b, config->tile_m, config->tile_n, config->tile_k, config->stages,
-             config->cluster_m, config->cluster_n, schedule_texts[config->schedule],
-             copy_texts[config->copy]);
+             config->cluster_m, config->cluster_n, along_k, schedule_texts[config->schedule],
+             copy_texts[config->copy], config->is_swapped ? ".swapped" : "");
 }
 
 /* The canonical text is its own grammar: a text is one exactly when some known configuration
@@ -168,6 +170,8 @@ void config_to_defines(const struct config *config, struct config_defines *ret_d
     define_add(ret_defines, "STAGES", config->stages);
     define_add(ret_defines, "CLUSTER_M", config->cluster_m);
     define_add(ret_defines, "CLUSTER_N", config->cluster_n);
+    define_add(ret_defines, "CLUSTER_K", config->cluster_k);
+    define_add(ret_defines, "SWAPPED", config->is_swapped);
     define_add(ret_defines, "SCHEDULE", config->schedule);
     define_add(ret_defines, "COPY", config->copy);
     define_add(ret_defines, "WARPS_M", tile.warps_m);
@@ -254,6 +258,7 @@ bool config_equal(const struct config *a, const struct config *b)
            a->output == b->output && a->trans_a == b->trans_a && a->trans_b == b->trans_b &&
            a->tile_m == b->tile_m && a->tile_n == b->tile_n && a->tile_k == b->tile_k &&
            a->stages == b->stages && a->cluster_m == b->cluster_m && a->cluster_n == b->cluster_n &&
+           a->cluster_k == b->cluster_k && a->is_swapped == b->is_swapped &&
            a->schedule == b->schedule && a->copy == b->copy;
 }
 

@@ -7,9 +7,12 @@
  * loss. Pure C, no allocation, no CUDA.
  *
  * Text: ARCH.IN.OUT.LAYOUT.MxNxK.sSTAGES.cCLUSTER.SCHEDULE.COPY, for example
- *   sm90a.bf16.bf16.nt.128x128x32.s4.c1x1.mma.v16      (portable)
- *   sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma     (hopper)
+ *   sm80.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16               (portable)
+ *   sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma             (hopper)
+ *   sm90a.bf16.bf16.nt.16x64x64.s12.c1x1x2.coop.tma.swapped    (hopper, for small M)
  * LAYOUT: n as stored row-major, t transposed, as in BLAS with A[M,K] and B[N,K] being `nt`.
+ * CLUSTER: CTAs along M and N, and along K where more than one share a tile. Tile and cluster are
+ * those of D, also where the operands are exchanged (`swapped`).
  */
 #pragma once
 
@@ -48,6 +51,9 @@ struct config {
     uint32_t tile_m, tile_n, tile_k; /* CTA tile, elements */
     uint32_t stages;                 /* ring depth */
     uint32_t cluster_m, cluster_n;
+    uint32_t cluster_k; /* CTAs that compute one tile, each a part of K */
+    bool is_swapped;    /* the kernel computes the transpose of D: N on the side of wgmma that has
+                           64 rows, M on the one that can be narrow */
     enum config_schedule schedule;
     enum config_copy copy;
 };
@@ -96,13 +102,19 @@ const char *config_architecture(uint32_t arch); /* NULL when this version does n
  * 0 when none does. */
 uint32_t config_arch_for_device(uint32_t compute_major, uint32_t compute_minor);
 
+/* CTAs of a cluster. */
+static inline uint32_t config_cluster(const struct config *config)
+{
+    return config->cluster_m * config->cluster_n * config->cluster_k;
+}
+
 #define CONFIG_LIST_MAX 250 /* per architecture; a budget, tests hold it */
 
-/* Every configuration of this architecture, in a fixed order. Returns the count, at most
- * CONFIG_LIST_MAX. */
+/* Every configuration of this architecture, in a fixed order: for each pair of types and layout at
+ * least one. Returns the count, at most CONFIG_LIST_MAX. */
 size_t config_list(uint32_t arch, struct config ret_configs[CONFIG_LIST_MAX]);
 
-#define CONFIG_PLANNED_MAX 16 /* that compute one kind of product */
+#define CONFIG_PLANNED_MAX 32 /* that compute one kind of product */
 
 /* Of that list, what the plan chooses from for a kind of product: those with `kind`'s architecture,
  * types and transpositions, without the lower steps of the ladder, which exist to be measured. In

@@ -1,60 +1,44 @@
 /*
- * A configuration is valid when its tile stands in the tables below for its family and input type.
+ * A configuration is valid when its tile stands in the table below, or in config_hopper.c, for its
+ * family and input type.
  *
  * Shared memory of every portable row fits the smallest opt-in maximum of the known architectures,
  * 99 KiB (8.6, 8.9, 12.0), and rows that promise two CTAs fit twice into the 100 KiB of such a
- * multiprocessor (1 KiB of each CTA is the system's). Hopper rows fit the 227 KiB of a 9.0.
+ * multiprocessor (1 KiB of each CTA is the system's).
  */
 #include "config_tile.h"
+#include "config_hopper.h"
 
-#define HOPPER_ARCH 90
-
-/* The large tile of each pair first: config_list() keeps this order. ELEMENT rings have two slots
- * because their loads wait in registers, not in the ring. */
-static const struct config_tile tiles[] = {
-    {DTYPE_BF16, CONFIG_COPY_V16, 128, 256, 32, 4, 2, 4, 1, 1, 1, CONFIG_SCHEDULE_MMA},
-    {DTYPE_BF16, CONFIG_COPY_V16, 64, 64, 64, 3, 2, 2, 2, 1, 1, CONFIG_SCHEDULE_MMA},
-    {DTYPE_BF16, CONFIG_COPY_ELEMENT, 128, 128, 32, 2, 2, 4, 1, 1, 1, CONFIG_SCHEDULE_MMA},
-    {DTYPE_BF16, CONFIG_COPY_ELEMENT, 64, 64, 32, 2, 2, 2, 2, 1, 1, CONFIG_SCHEDULE_MMA},
-    {DTYPE_FP16, CONFIG_COPY_V16, 128, 256, 32, 4, 2, 4, 1, 1, 1, CONFIG_SCHEDULE_MMA},
-    {DTYPE_FP16, CONFIG_COPY_V16, 64, 64, 64, 3, 2, 2, 2, 1, 1, CONFIG_SCHEDULE_MMA},
-    {DTYPE_FP16, CONFIG_COPY_ELEMENT, 128, 128, 32, 2, 2, 4, 1, 1, 1, CONFIG_SCHEDULE_MMA},
-    {DTYPE_FP16, CONFIG_COPY_ELEMENT, 64, 64, 32, 2, 2, 2, 2, 1, 1, CONFIG_SCHEDULE_MMA},
-    {DTYPE_FP32, CONFIG_COPY_V16, 128, 128, 16, 3, 4, 2, 1, 1, 1, CONFIG_SCHEDULE_SIMT},
-    {DTYPE_FP32, CONFIG_COPY_V16, 64, 64, 32, 3, 2, 2, 2, 1, 1, CONFIG_SCHEDULE_SIMT},
-    {DTYPE_FP32, CONFIG_COPY_ELEMENT, 128, 128, 16, 2, 4, 2, 1, 1, 1, CONFIG_SCHEDULE_SIMT},
-    {DTYPE_FP32, CONFIG_COPY_ELEMENT, 64, 64, 16, 2, 2, 2, 2, 1, 1, CONFIG_SCHEDULE_SIMT},
-    {DTYPE_FP64, CONFIG_COPY_V16, 128, 128, 16, 3, 2, 4, 1, 1, 1, CONFIG_SCHEDULE_MMA},
-    {DTYPE_FP64, CONFIG_COPY_V16, 64, 64, 16, 3, 2, 2, 2, 1, 1, CONFIG_SCHEDULE_MMA},
-    {DTYPE_FP64, CONFIG_COPY_ELEMENT, 128, 64, 16, 2, 2, 2, 1, 1, 1, CONFIG_SCHEDULE_MMA},
-    {DTYPE_FP64, CONFIG_COPY_ELEMENT, 64, 64, 16, 2, 2, 2, 2, 1, 1, CONFIG_SCHEDULE_MMA},
-    {DTYPE_INT8, CONFIG_COPY_V16, 128, 128, 64, 4, 2, 4, 1, 1, 1, CONFIG_SCHEDULE_MMA},
-    {DTYPE_INT8, CONFIG_COPY_V16, 64, 64, 128, 3, 2, 2, 2, 1, 1, CONFIG_SCHEDULE_MMA},
-    {DTYPE_INT8, CONFIG_COPY_ELEMENT, 128, 128, 64, 2, 2, 4, 1, 1, 1, CONFIG_SCHEDULE_MMA},
-    {DTYPE_INT8, CONFIG_COPY_ELEMENT, 64, 64, 64, 2, 2, 2, 2, 1, 1, CONFIG_SCHEDULE_MMA},
-};
-
-/* Both 16-bit types have these rows; a K tile is 64 elements, the 128 bytes of TMA's swizzle. */
-struct hopper_row {
-    uint32_t m, n, stages, warps_m, cluster_m, cluster_n;
+struct portable_row {
+    enum dtype input;
+    enum config_copy copy;
+    uint32_t m, n, k, stages, warps_m, warps_n, ctas_per_multiprocessor;
     enum config_schedule schedule;
 };
 
-/* What the plan chooses from. A cluster keeps the large tiles off the roof of the L2: its two CTAs
- * copy half each of what both need. */
-static const struct hopper_row hopper_rows[] = {
-    {128, 256, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP},     {256, 128, 4, 8, 1, 2, CONFIG_SCHEDULE_COOP},
-    {128, 192, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP},     {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_COOP},
-    {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_PINGPONG}, {64, 128, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP},
-    {64, 64, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP},
-};
-
-/* The lower steps of the ladder, for bf16: to be measured, never planned. */
-static const struct hopper_row ladder_rows[] = {
-    {128, 256, 1, 8, 1, 1, CONFIG_SCHEDULE_TMA},
-    {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_PIPELINED},
-    {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_PERSISTENT},
-    {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_COOP},
+/* The large tile of each pair first: config_list() keeps this order. ELEMENT rings have two slots
+ * because their loads wait in registers, not in the ring. */
+static const struct portable_row rows[] = {
+    {DTYPE_BF16, CONFIG_COPY_V16, 128, 256, 32, 4, 2, 4, 1, CONFIG_SCHEDULE_MMA},
+    {DTYPE_BF16, CONFIG_COPY_V16, 64, 64, 64, 3, 2, 2, 2, CONFIG_SCHEDULE_MMA},
+    {DTYPE_BF16, CONFIG_COPY_ELEMENT, 128, 128, 32, 2, 2, 4, 1, CONFIG_SCHEDULE_MMA},
+    {DTYPE_BF16, CONFIG_COPY_ELEMENT, 64, 64, 32, 2, 2, 2, 2, CONFIG_SCHEDULE_MMA},
+    {DTYPE_FP16, CONFIG_COPY_V16, 128, 256, 32, 4, 2, 4, 1, CONFIG_SCHEDULE_MMA},
+    {DTYPE_FP16, CONFIG_COPY_V16, 64, 64, 64, 3, 2, 2, 2, CONFIG_SCHEDULE_MMA},
+    {DTYPE_FP16, CONFIG_COPY_ELEMENT, 128, 128, 32, 2, 2, 4, 1, CONFIG_SCHEDULE_MMA},
+    {DTYPE_FP16, CONFIG_COPY_ELEMENT, 64, 64, 32, 2, 2, 2, 2, CONFIG_SCHEDULE_MMA},
+    {DTYPE_FP32, CONFIG_COPY_V16, 128, 128, 16, 3, 4, 2, 1, CONFIG_SCHEDULE_SIMT},
+    {DTYPE_FP32, CONFIG_COPY_V16, 64, 64, 32, 3, 2, 2, 2, CONFIG_SCHEDULE_SIMT},
+    {DTYPE_FP32, CONFIG_COPY_ELEMENT, 128, 128, 16, 2, 4, 2, 1, CONFIG_SCHEDULE_SIMT},
+    {DTYPE_FP32, CONFIG_COPY_ELEMENT, 64, 64, 16, 2, 2, 2, 2, CONFIG_SCHEDULE_SIMT},
+    {DTYPE_FP64, CONFIG_COPY_V16, 128, 128, 16, 3, 2, 4, 1, CONFIG_SCHEDULE_MMA},
+    {DTYPE_FP64, CONFIG_COPY_V16, 64, 64, 16, 3, 2, 2, 2, CONFIG_SCHEDULE_MMA},
+    {DTYPE_FP64, CONFIG_COPY_ELEMENT, 128, 64, 16, 2, 2, 2, 1, CONFIG_SCHEDULE_MMA},
+    {DTYPE_FP64, CONFIG_COPY_ELEMENT, 64, 64, 16, 2, 2, 2, 2, CONFIG_SCHEDULE_MMA},
+    {DTYPE_INT8, CONFIG_COPY_V16, 128, 128, 64, 4, 2, 4, 1, CONFIG_SCHEDULE_MMA},
+    {DTYPE_INT8, CONFIG_COPY_V16, 64, 64, 128, 3, 2, 2, 2, CONFIG_SCHEDULE_MMA},
+    {DTYPE_INT8, CONFIG_COPY_ELEMENT, 128, 128, 64, 2, 2, 4, 1, CONFIG_SCHEDULE_MMA},
+    {DTYPE_INT8, CONFIG_COPY_ELEMENT, 64, 64, 64, 2, 2, 2, 2, CONFIG_SCHEDULE_MMA},
 };
 
 const struct config_pair config_pairs[CONFIG_PAIRS_COUNT] = {
@@ -63,114 +47,92 @@ const struct config_pair config_pairs[CONFIG_PAIRS_COUNT] = {
     {DTYPE_INT8, DTYPE_INT32},
 };
 
-static bool tile_matches(const struct config_tile *tile, const struct config *config)
-{
-    return tile->input == config->input && tile->copy == config->copy &&
-           tile->m == config->tile_m && tile->n == config->tile_n && tile->k == config->tile_k &&
-           tile->stages == config->stages && tile->cluster_m == config->cluster_m &&
-           tile->cluster_n == config->cluster_n && tile->schedule == config->schedule;
-}
-
-static struct config_tile hopper_tile(const struct hopper_row *row, enum dtype input)
+static struct config_tile tile_of(const struct portable_row *row)
 {
     return (struct config_tile){
-        .input = input,
-        .copy = CONFIG_COPY_TMA,
+        .input = row->input,
+        .copy = row->copy,
         .m = row->m,
         .n = row->n,
-        .k = 64,
+        .k = row->k,
         .stages = row->stages,
         .warps_m = row->warps_m,
-        .warps_n = 1,
-        .ctas_per_multiprocessor = 1,
-        .cluster_m = row->cluster_m,
-        .cluster_n = row->cluster_n,
+        .warps_n = row->warps_n,
+        .ctas_per_multiprocessor = row->ctas_per_multiprocessor,
+        .cluster_m = 1,
+        .cluster_n = 1,
+        .cluster_k = 1,
         .schedule = row->schedule,
     };
 }
 
-static bool hopper_tile_find(const struct hopper_row *rows,
-                             size_t count,
-                             const struct config *config,
-                             struct config_tile *ret_tile)
+bool config_tile_matches(const struct config_tile *tile, const struct config *config)
 {
-    for (size_t i = 0; i < count; i++) {
-        *ret_tile = hopper_tile(&rows[i], config->input);
-        if (tile_matches(ret_tile, config))
-            return true;
-    }
-    return false;
+    return tile->input == config->input && tile->copy == config->copy &&
+           tile->m == config->tile_m && tile->n == config->tile_n && tile->k == config->tile_k &&
+           tile->stages == config->stages && tile->cluster_m == config->cluster_m &&
+           tile->cluster_n == config->cluster_n && tile->cluster_k == config->cluster_k &&
+           tile->is_swapped == config->is_swapped && tile->schedule == config->schedule;
+}
+
+/* What tensor copies and wgmma can compute, they compute: no mma.sync for aligned rows there. */
+static bool is_listed(const struct portable_row *row, uint32_t arch)
+{
+    bool is_16_bits = row->input == DTYPE_BF16 || row->input == DTYPE_FP16;
+
+    return arch != HOPPER_ARCH || !is_16_bits || row->copy != CONFIG_COPY_V16;
 }
 
 bool config_tile_find(const struct config *config, struct config_tile *ret_tile)
 {
     if (config->family == CONFIG_HOPPER)
-        return hopper_tile_find(hopper_rows, ARRAY_SIZE(hopper_rows), config, ret_tile) ||
-               hopper_tile_find(ladder_rows, ARRAY_SIZE(ladder_rows), config, ret_tile);
-    for (size_t i = 0; i < ARRAY_SIZE(tiles); i++) {
-        *ret_tile = tiles[i];
-        if (tile_matches(ret_tile, config))
+        return config_hopper_find(config, ret_tile);
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        *ret_tile = tile_of(&rows[i]);
+        if (config_tile_matches(ret_tile, config))
             return true;
     }
     return false;
 }
 
-static struct config
-config_of_tile(uint32_t arch, const struct config_tile *tile, enum dtype output)
+struct config config_of_tile(const struct config *kind, const struct config_tile *tile)
 {
     return (struct config){
         .family = tile->copy == CONFIG_COPY_TMA ? CONFIG_HOPPER : CONFIG_PORTABLE,
-        .arch = arch,
+        .arch = kind->arch,
         .input = tile->input,
-        .output = output,
+        .output = kind->output,
+        .trans_a = kind->trans_a,
+        .trans_b = kind->trans_b,
         .tile_m = tile->m,
         .tile_n = tile->n,
         .tile_k = tile->k,
         .stages = tile->stages,
         .cluster_m = tile->cluster_m,
         .cluster_n = tile->cluster_n,
+        .cluster_k = tile->cluster_k,
+        .is_swapped = tile->is_swapped,
         .schedule = tile->schedule,
         .copy = tile->copy,
     };
 }
 
-static size_t list_layouts(struct config base, struct config *ret_configs)
-{
-    for (size_t i = 0; i < 4; i++) {
-        ret_configs[i] = base;
-        ret_configs[i].trans_a = i & 2;
-        ret_configs[i].trans_b = i & 1;
-    }
-    return 4;
-}
-
 /* All pairs and layouts of one row. */
-static size_t list_tile(uint32_t arch, const struct config_tile *tile, struct config *ret_configs)
+static size_t list_row(uint32_t arch, const struct portable_row *row, struct config *ret_configs)
 {
+    struct config_tile tile = tile_of(row);
     size_t count = 0;
 
-    for (size_t p = 0; p < CONFIG_PAIRS_COUNT; p++)
-        if (config_pairs[p].input == tile->input)
-            count += list_layouts(config_of_tile(arch, tile, config_pairs[p].output),
-                                  ret_configs + count);
-    return count;
-}
+    for (size_t i = 0; i < CONFIG_PAIRS_COUNT * 4; i++) {
+        struct config kind = {
+            .arch = arch,
+            .output = config_pairs[i / 4].output,
+            .trans_a = i & 2,
+            .trans_b = i & 1,
+        };
 
-static size_t list_hopper(struct config *ret_configs)
-{
-    static const enum dtype inputs[] = {DTYPE_BF16, DTYPE_FP16};
-
-    size_t count = 0;
-
-    for (size_t t = 0; t < ARRAY_SIZE(hopper_rows) * ARRAY_SIZE(inputs); t++) {
-        struct config_tile tile = hopper_tile(&hopper_rows[t / 2], inputs[t % 2]);
-
-        count += list_tile(HOPPER_ARCH, &tile, ret_configs + count);
-    }
-    for (size_t t = 0; t < ARRAY_SIZE(ladder_rows); t++) {
-        struct config_tile tile = hopper_tile(&ladder_rows[t], DTYPE_BF16);
-
-        count += list_layouts(config_of_tile(HOPPER_ARCH, &tile, DTYPE_BF16), ret_configs + count);
+        if (config_pairs[i / 4].input == row->input)
+            ret_configs[count++] = config_of_tile(&kind, &tile);
     }
     return count;
 }
@@ -183,32 +145,21 @@ static bool pair_exists(enum dtype input, enum dtype output)
     return false;
 }
 
-static struct config planned(const struct config *kind, const struct config_tile *tile)
-{
-    struct config config = config_of_tile(kind->arch, tile, kind->output);
-
-    config.trans_a = kind->trans_a;
-    config.trans_b = kind->trans_b;
-    return config;
-}
-
 size_t config_tiles_planned(const struct config *kind,
                             struct config ret_configs[CONFIG_PLANNED_MAX])
 {
-    bool is_16_bits = kind->input == DTYPE_BF16 || kind->input == DTYPE_FP16;
     size_t count = 0;
 
     if (!pair_exists(kind->input, kind->output))
         return 0;
-    for (size_t t = 0; t < ARRAY_SIZE(tiles); t++)
-        if (tiles[t].input == kind->input)
-            ret_configs[count++] = planned(kind, &tiles[t]);
-    for (size_t t = 0; t < ARRAY_SIZE(hopper_rows) && kind->arch == HOPPER_ARCH && is_16_bits;
-         t++) {
-        struct config_tile tile = hopper_tile(&hopper_rows[t], kind->input);
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct config_tile tile = tile_of(&rows[i]);
 
-        ret_configs[count++] = planned(kind, &tile);
+        if (rows[i].input == kind->input && is_listed(&rows[i], kind->arch))
+            ret_configs[count++] = config_of_tile(kind, &tile);
     }
+    if (kind->arch == HOPPER_ARCH)
+        count += config_hopper_planned(kind, ret_configs + count);
     assert(count <= CONFIG_PLANNED_MAX);
     return count;
 }
@@ -217,10 +168,11 @@ size_t config_tiles_list(uint32_t arch, struct config ret_configs[CONFIG_LIST_MA
 {
     size_t count = 0;
 
-    for (size_t t = 0; t < ARRAY_SIZE(tiles); t++)
-        count += list_tile(arch, &tiles[t], ret_configs + count);
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+        if (is_listed(&rows[i], arch))
+            count += list_row(arch, &rows[i], ret_configs + count);
     if (arch == HOPPER_ARCH)
-        count += list_hopper(ret_configs + count);
+        count += config_hopper_list(ret_configs + count);
     assert(count <= CONFIG_LIST_MAX);
     return count;
 }

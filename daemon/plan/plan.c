@@ -192,9 +192,10 @@ static enum status rank(const struct problem *problem,
     unaligned = unaligned_operand(problem, address, ROW_ALIGNMENT);
     if (unaligned == OPERAND_COUNT && plan_hopper_can(problem))
         rank_with(problem, device, CONFIG_COPY_TMA, ranking);
+    if (ranking->count == 0 && unaligned == OPERAND_COUNT)
+        rank_with(problem, device, CONFIG_COPY_V16, ranking);
     if (ranking->count == 0)
-        rank_with(problem, device,
-                  unaligned == OPERAND_COUNT ? CONFIG_COPY_V16 : CONFIG_COPY_ELEMENT, ranking);
+        rank_with(problem, device, CONFIG_COPY_ELEMENT, ranking);
     if (ranking->count == 0)
         return fault_set(ret_fault, STATUS_UNSUPPORTED, "dtype",
                          "no kernel for %s to %s on architecture %u with %u bytes of shared "

@@ -92,6 +92,7 @@ int cuda_kernels_load(struct cuda_kernels *kernels,
     kernel->tile_n = MAX(request->tile_n, 1u);
     kernel->cluster_m = MAX(request->cluster_m, 1u);
     kernel->cluster_n = MAX(request->cluster_n, 1u);
+    kernel->cluster_k = MAX(request->cluster_k, 1u);
     kernel->has_cta_per_tile = request->has_cta_per_tile;
     memcpy(kernel->box, request->box, sizeof(kernel->box));
     memcpy(kernel->configuration, request->configuration, sizeof(kernel->configuration));

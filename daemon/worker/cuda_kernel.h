@@ -16,7 +16,7 @@ struct cuda_kernel {
     CUfunction function;
     uint32_t threads, shared_memory;
     uint32_t ctas_per_multiprocessor; /* what fits in fact, at most what was planned */
-    uint32_t tile_m, tile_n, cluster_m, cluster_n;
+    uint32_t tile_m, tile_n, cluster_m, cluster_n, cluster_k;
     bool has_cta_per_tile; /* else CTAs walk */
     struct link_box box[LINK_BOXES];
     char configuration[sizeof(((struct link_message *)0)->configuration)];

@@ -10,6 +10,11 @@ uint32_t cuda_launch_jobs_max(const struct cuda_kernel *kernel)
 
 /* --- the grid -------------------------------------------------------------------------------- */
 
+static uint32_t cluster_of(const struct cuda_kernel *kernel)
+{
+    return kernel->cluster_m * kernel->cluster_n * kernel->cluster_k;
+}
+
 static uint64_t ceil_div(int64_t size, uint64_t tile)
 {
     return ((uint64_t)size + tile - 1) / tile;
@@ -34,7 +39,7 @@ static uint64_t unit_count(const struct cuda_kernel *kernel, const struct gemmd_
 static unsigned
 grid_size(const struct cuda_kernel *kernel, const struct gemmd_feed *feed, uint32_t multiprocessors)
 {
-    uint32_t cluster = kernel->cluster_m * kernel->cluster_n;
+    uint32_t cluster = cluster_of(kernel);
     uint64_t units = 0, most = INT32_MAX / cluster;
     for (uint32_t i = 0; i < feed->job_count; i++)
         units += unit_count(kernel, &feed->jobs[i]);
@@ -108,7 +113,7 @@ int cuda_launch(const struct driver *driver,
     CUlaunchAttribute attributes[] = {
         {
             .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-            .value.clusterDim = {kernel->cluster_m * kernel->cluster_n, 1, 1},
+            .value.clusterDim = {cluster_of(kernel), 1, 1},
         },
         {
             .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,

@@ -61,6 +61,8 @@ DEVICE constexpr int size_of(int dtype)
 constexpr int schedule = GEMMD_SCHEDULE;
 constexpr int cluster_m = GEMMD_CLUSTER_M;
 constexpr int cluster_n = GEMMD_CLUSTER_N;
+constexpr int cluster_k = GEMMD_CLUSTER_K; /* CTAs that share a tile, each a part of K */
+constexpr bool is_swapped = GEMMD_SWAPPED; /* the kernel computes the transpose of D */
 constexpr bool is_hopper = schedule >= schedule_tma;
 
 constexpr int unit = is_hopper       ? unit_wgmma
@@ -80,12 +82,12 @@ constexpr bool is_specialized = schedule >= schedule_coop;
 constexpr bool is_pingpong = schedule == schedule_pingpong;
 constexpr int groups = warps_m * warps_n / 4;
 constexpr int group_m = is_pingpong ? tile_m : tile_m / groups;
-constexpr int cluster = cluster_m * cluster_n;
+constexpr int cluster = cluster_m * cluster_n * cluster_k;
 constexpr int threads = warps_m * warps_n * 32 + (is_specialized ? 128 : 0);
 
 static_assert(stages >= 1, "there is a ring");
 static_assert(is_hopper || stages >= 2, "a ring that all fill has at least two slots");
-static_assert(is_hopper || cluster == 1, "clusters are the hopper family's");
+static_assert(is_hopper || cluster == 1 && !is_swapped, "clusters are the hopper family's");
 static_assert(is_hopper || schedule == (input == fp32 ? schedule_simt : schedule_mma),
               "fp32 is SIMT, all else mma.sync");
 static_assert(warp_m * warps_m == tile_m && warp_n * warps_n == tile_n, "warps cover the tile");

@@ -21,6 +21,7 @@ load_request(const struct config *config, uint64_t id, uint64_t cubin_size)
         .tile_n = config->tile_n,
         .cluster_m = config->cluster_m,
         .cluster_n = config->cluster_n,
+        .cluster_k = config->cluster_k,
     };
     char text[CONFIG_TEXT_MAX];
     struct config_resources resources;

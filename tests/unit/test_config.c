@@ -146,8 +146,8 @@ Test(config, text_is_what_the_header_shows)
     struct config config;
     char text[CONFIG_TEXT_MAX];
 
-    cr_assert(config_from_text("sm90a.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16", &config));
-    cr_assert_eq(config.arch, 90);
+    cr_assert(config_from_text("sm80.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16", &config));
+    cr_assert_eq(config.arch, 80);
     cr_assert_eq(config.tile_n, 256);
     cr_assert(!config.trans_a && config.trans_b);
     cr_assert(config_from_text("cpu.int8.int32.tn", &config));
@@ -156,9 +156,57 @@ Test(config, text_is_what_the_header_shows)
     cr_assert_str_eq(text, "cpu.int8.int32.tn");
 }
 
+Test(config, text_says_how_many_ctas_share_a_tile_and_that_operands_are_exchanged)
+{
+    struct config config = {.family = CONFIG_HOPPER,
+                            .arch = 90,
+                            .input = DTYPE_FP16,
+                            .output = DTYPE_FP32,
+                            .trans_b = true,
+                            .tile_m = 16,
+                            .tile_n = 64,
+                            .tile_k = 64,
+                            .stages = 12,
+                            .cluster_m = 1,
+                            .cluster_n = 1,
+                            .cluster_k = 2,
+                            .is_swapped = true,
+                            .schedule = CONFIG_SCHEDULE_COOP,
+                            .copy = CONFIG_COPY_TMA};
+    char text[CONFIG_TEXT_MAX];
+
+    config_to_text(&config, text);
+    cr_expect_str_eq(text, "sm90a.fp16.fp32.nt.16x64x64.s12.c1x1x2.coop.tma.swapped");
+    config.cluster_k = 1;
+    config.is_swapped = false;
+    config_to_text(&config, text);
+    cr_expect_str_eq(text, "sm90a.fp16.fp32.nt.16x64x64.s12.c1x1.coop.tma");
+}
+
+/* The plan tells kinds of products apart, so each needs an answer of its own. */
+Test(config, lists_something_for_every_kind_of_product_and_any_alignment)
+{
+    struct config configs[CONFIG_LIST_MAX];
+
+    for (size_t a = 0; a < ARRAY_SIZE(archs); a++) {
+        size_t count = config_list(archs[a], configs), any_alignment = 0;
+        uint32_t kinds[DTYPE_COUNT][DTYPE_COUNT] = {0};
+
+        for (size_t i = 0; i < count; i++) {
+            uint32_t layout = 1u << (configs[i].trans_a * 2 + configs[i].trans_b);
+            bool is_element = configs[i].copy == CONFIG_COPY_ELEMENT;
+
+            kinds[configs[i].input][configs[i].output] |= layout << (is_element ? 4 : 0);
+        }
+        for (size_t i = 0; i < (size_t)DTYPE_COUNT * DTYPE_COUNT; i++)
+            any_alignment += kinds[i / DTYPE_COUNT][i % DTYPE_COUNT] == 0xff;
+        cr_expect_eq(any_alignment, 7, "architecture %u", archs[a]);
+    }
+}
+
 Test(config, refuses_every_text_that_is_not_canonical)
 {
-    static const char good[] = "sm90a.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16";
+    static const char good[] = "sm80.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16";
     static const char *const bad[] = {
         "",
         ".",
@@ -168,15 +216,18 @@ Test(config, refuses_every_text_that_is_not_canonical)
         "cpu.bf16.int32.nn",
         "cpu.bf16.bf16.nn.",
         "sm90.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16",
-        "sm90a.bf16.fp16.nt.128x256x32.s4.c1x1.mma.v16",
-        "sm90a.bf16.bf16.nt.0128x256x32.s4.c1x1.mma.v16",
-        "sm90a.bf16.bf16.nt.128x256x32.s4.c2x1.mma.v16",
+        "sm90a.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16",
+        "sm80.bf16.fp16.nt.128x256x32.s4.c1x1.mma.v16",
+        "sm80.bf16.bf16.nt.0128x256x32.s4.c1x1.mma.v16",
+        "sm80.bf16.bf16.nt.128x256x32.s4.c2x1.mma.v16",
+        "sm80.bf16.bf16.nt.128x256x32.s4.c1x1x1.mma.v16",
+        "sm80.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16.swapped",
         "sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.v16",
         "sm90a.bf16.bf16.nt.128x256x64.s4.c1x2.coop.tma",
         "sm80.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma",
-        "sm90a.bf16.bf16.nt.128x256x32.s99999999999.c1x1.mma.v16",
-        " sm90a.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16",
-        "sm90a.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16 ",
+        "sm80.bf16.bf16.nt.128x256x32.s99999999999.c1x1.mma.v16",
+        " sm80.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16",
+        "sm80.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16 ",
     };
     struct config config;
 
