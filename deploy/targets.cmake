@@ -34,3 +34,5 @@ install(FILES ${CMAKE_SOURCE_DIR}/deploy/gemmd.service ${CMAKE_SOURCE_DIR}/deplo
     DESTINATION lib/systemd/system)
 install(FILES ${CMAKE_SOURCE_DIR}/deploy/sysusers.conf DESTINATION lib/sysusers.d
     RENAME gemmd.conf)
+# An example: what lies in /etc is the operator's.
+install(FILES ${CMAKE_SOURCE_DIR}/deploy/gemmd.conf DESTINATION ${CMAKE_INSTALL_DOCDIR})

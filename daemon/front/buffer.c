@@ -155,6 +155,9 @@ static int charge(struct buffers *buffers,
                          ret_fault);
 
     if (r == 0)
+        r = quota_charge(buffers->quota, request->uid, QUOTA_DESCRIPTORS, 1, &buffer->charge_fd,
+                         ret_fault);
+    if (r == 0)
         r = quota_charge(buffers->quota, request->uid, bytes, amount, &buffer->charge_bytes,
                          ret_fault);
     if (r == QUOTA_E_LIMIT)
@@ -168,6 +171,7 @@ static void buffer_free(struct buffer *buffer)
     buffer->table->count--;
     worker_memory_remove(buffer->table->worker, &buffer->memory);
     charge_release(&buffer->charge_bytes);
+    charge_release(&buffer->charge_fd);
     charge_release(&buffer->charge_count);
     free(buffer);
 }

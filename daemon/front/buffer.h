@@ -44,7 +44,7 @@ struct buffer {
     bool has_maker;   /* the connection that made it still has its handle */
     bool is_made;     /* false until its creation was answered */
     bool is_clearing; /* a job of its creation zeroes it */
-    struct charge charge_count, charge_bytes;
+    struct charge charge_count, charge_fd, charge_bytes;
     /* creation under way: who waits for the answer */
     struct session *requester;
     uint32_t request_id;

@@ -1,6 +1,7 @@
 #include "options.h"
 
 #include "../jit/cache.h"
+#include "value_text.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -18,43 +19,14 @@ struct option_entry {
     const char *value;       /* how --help names the value */
     const char *help;
     option_fn take;
+    bool is_in_file;
 };
 
-static bool number_from_text(const char *text, int base, uint64_t max, uint64_t *ret_number)
+/* Only noted: options_parse() reads it. */
+static const char *take_config(struct options *options, const char *text)
 {
-    char *end;
-    unsigned long long number;
-
-    if (text[0] < '0' || text[0] > '9')
-        return false;
-    errno = 0;
-    number = strtoull(text, &end, base);
-    if (errno != 0 || *end != '\0' || number > max)
-        return false;
-    *ret_number = number;
-    return true;
-}
-
-/* "512M", "2G", "1048576". */
-static bool size_from_text(const char *text, uint64_t *ret_size)
-{
-    static const char units[] = "KMGT";
-    char digits[32];
-    size_t length = strlen(text);
-    const char *unit = length > 0 ? strchr(units, text[length - 1]) : NULL;
-    unsigned shift = unit ? 10u * (unsigned)(unit - units + 1) : 0;
-    uint64_t number;
-
-    if (unit)
-        length--;
-    if (length >= sizeof(digits))
-        return false;
-    memcpy(digits, text, length);
-    digits[length] = '\0';
-    if (!number_from_text(digits, 10, UINT64_MAX >> shift, &number))
-        return false;
-    *ret_size = number << shift;
-    return true;
+    options->config = text;
+    return text[0] == '\0' ? "a file" : NULL;
 }
 
 static const char *take_socket(struct options *options, const char *text)
@@ -149,7 +121,7 @@ static const char *take_compilers(struct options *options, const char *text)
 }
 
 /* One "UID=WEIGHT"; false when it is none. */
-static bool weight_from_text(const char *text, size_t length, struct quota_weight *ret_weight)
+static bool weight_from_text(const char *text, size_t length, struct option_weight *ret_weight)
 {
     char entry[32], *equals;
     uint64_t uid, weight;
@@ -165,17 +137,17 @@ static bool weight_from_text(const char *text, size_t length, struct quota_weigh
     if (!number_from_text(entry, 10, UINT32_MAX - 1, &uid) ||
         !number_from_text(equals + 1, 10, QUOTA_WEIGHT_MOST, &weight) || weight == 0)
         return false;
-    *ret_weight = (struct quota_weight){.uid = (uid_t)uid, .weight = (uint32_t)weight};
+    *ret_weight = (struct option_weight){.uid = (uid_t)uid, .weight = (uint32_t)weight};
     return true;
 }
 
 static const char *take_weights(struct options *options, const char *text)
 {
-    static_assert(QUOTA_WEIGHTS_MAX == 64 && QUOTA_WEIGHT_MOST == 1000, "the sentence says so");
+    static_assert(QUOTA_UIDS_MAX == 64 && QUOTA_WEIGHT_MOST == 1000, "the sentence says so");
     options->weight_count = 0;
     for (const char *end; *text; text = *end ? end + 1 : end) {
         end = strchrnul(text, ',');
-        if (options->weight_count == QUOTA_WEIGHTS_MAX ||
+        if (options->weight_count == QUOTA_UIDS_MAX ||
             !weight_from_text(text, (size_t)(end - text), &options->weights[options->weight_count]))
             return "UID=WEIGHT[,UID=WEIGHT...]: numbers, weights from 1 to 1000, at most 64 uids";
         options->weight_count++;
@@ -194,27 +166,32 @@ static const char *take_ready_fd(struct options *options, const char *text)
 }
 
 static const struct option_entry entries[] = {
-    {"socket", "GEMMD_SOCKET", "PATH", "where to listen", take_socket},
-    {"device", "GEMMD_DEVICE", "DEVICE", "auto, cpu, cuda, cuda:N or GPU-<uuid>; auto",
-     take_device},
-    {"cache", "GEMMD_CACHE", "DIR", "directory of compiled kernels", take_cache},
-    {"cache-size", "GEMMD_CACHE_SIZE", "BYTES", "its bound; 512M", take_cache_size},
-    {"kernels", "GEMMD_KERNELS_DIR", "DIR", "kernel files instead of the embedded", take_kernels},
-    {"mode", "GEMMD_MODE", "OCTAL", "permission bits of the socket; 0600", take_mode},
-    {"log-level", "GEMMD_LOG_LEVEL", "LEVEL", "error, warning, info or debug; info",
-     take_log_level},
+    {"config", "GEMMD_CONFIG", "FILE", "configuration; " OPTIONS_CONFIG_DEFAULT ", if it exists",
+     take_config, false},
+    {"socket", "GEMMD_SOCKET", "PATH", "where to listen", take_socket, true},
+    {"device", "GEMMD_DEVICE", "DEVICE", "auto, cpu, cuda, cuda:N or GPU-<uuid>; auto", take_device,
+     true},
+    {"cache", "GEMMD_CACHE", "DIR", "directory of compiled kernels", take_cache, true},
+    {"cache-size", "GEMMD_CACHE_SIZE", "BYTES", "its bound; 512M", take_cache_size, true},
+    {"kernels", "GEMMD_KERNELS_DIR", "DIR", "kernel files instead of the embedded", take_kernels,
+     true},
+    {"mode", "GEMMD_MODE", "OCTAL", "permission bits of the socket; 0600", take_mode, true},
+    {"log-level", "GEMMD_LOG_LEVEL", "LEVEL", "error, warning, info or debug; info", take_log_level,
+     true},
     {"compile-time-limit", "GEMMD_COMPILE_TIME_LIMIT", "SECONDS", "of one compile; 10",
-     take_compile_seconds},
+     take_compile_seconds, true},
     {"compile-memory-limit", "GEMMD_COMPILE_MEMORY_LIMIT", "BYTES", "of one compile; 2G",
-     take_compile_bytes},
+     take_compile_bytes, true},
     {"job-time-limit", "GEMMD_JOB_TIME_LIMIT", "SECONDS",
-     "of a job that hangs, at least; 2, on the CPU none", take_job_seconds},
+     "of a job that hangs, at least; 2, on the CPU none", take_job_seconds, true},
     {"compilers", "GEMMD_COMPILERS", "N", "compile children at most; half the processors",
-     take_compilers},
+     take_compilers, true},
     {"weights", "GEMMD_WEIGHTS", "UID=N,...", "parts of device time for uids; others weigh 1",
-     take_weights},
-    {"ready-fd", NULL, "FD", "gets a byte once requests are served", take_ready_fd},
+     take_weights, false},
+    {"ready-fd", NULL, "FD", "gets a byte once requests are served", take_ready_fd, false},
 };
+
+static_assert(ARRAY_SIZE(entries) <= OPTIONS_MAX, "each row may own a text");
 
 static const struct option_entry *entry_find(const char *name, size_t length)
 {
@@ -297,27 +274,166 @@ static int take_argument(struct options *options,
     return 0;
 }
 
+/* --- the file -------------------------------------------------------------------------------- */
+
+static bool unknown_setting(const char *key, char message[OPTIONS_MESSAGE_MAX])
+{
+    const struct option_entry *nearest = NULL;
+    int length = snprintf(message, OPTIONS_MESSAGE_MAX, "[daemon] has no %.32s; allowed are", key);
+
+    for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
+        if (!entries[i].is_in_file)
+            continue;
+        if (!nearest || text_distance(key, entries[i].name) < text_distance(key, nearest->name))
+            nearest = &entries[i];
+        length += snprintf(message + length, OPTIONS_MESSAGE_MAX - (size_t)length, " %s",
+                           entries[i].name);
+    }
+    (void)snprintf(message + length, OPTIONS_MESSAGE_MAX - (size_t)length, "; did you mean %s?",
+                   nearest->name);
+    return false;
+}
+
+/* A key of [daemon]. */
+static bool take_daemon_setting(struct options *options,
+                                const char *key,
+                                const char *value,
+                                char message[OPTIONS_MESSAGE_MAX])
+{
+    const struct option_entry *entry = entry_find(key, strlen(key));
+    const char *allowed;
+    char **owned;
+
+    if (!entry || !entry->is_in_file)
+        return unknown_setting(key, message);
+    owned = &options->owned[entry - entries];
+    if (*owned) {
+        (void)snprintf(message, OPTIONS_MESSAGE_MAX, "[daemon] has %s twice", key);
+        return false;
+    }
+    *owned = strdup(value);
+    allowed = *owned ? entry->take(options, *owned) : "less: there is no memory";
+    if (allowed)
+        (void)snprintf(message, OPTIONS_MESSAGE_MAX, "[daemon] %s is \"%.64s\"; allowed is %s", key,
+                       value, allowed);
+    return !allowed;
+}
+
+static bool take_setting(void *context,
+                         const char *section,
+                         const char *key,
+                         const char *value,
+                         char message[SETTINGS_MESSAGE_MAX])
+{
+    struct options *options = context;
+    bool is_daemon = strcmp(section, "daemon") == 0;
+
+    if (!is_daemon && !quota_rules_know_section(section)) {
+        (void)snprintf(message, SETTINGS_MESSAGE_MAX,
+                       section[0] == '\0'
+                           ? "\"%s%.32s\" comes before any section; allowed are [daemon], "
+                             "[default] and [uid N]"
+                           : "[%.32s%s] is not a section; allowed are [daemon], [default] and "
+                             "[uid N]",
+                       section, section[0] == '\0' && key ? key : "");
+        return false;
+    }
+    if (!key)
+        return true;
+    if (is_daemon)
+        return take_daemon_setting(options, key, value, message);
+    return quota_rules_take(&options->rules, section, key, value, SETTINGS_MESSAGE_MAX, message);
+}
+
+/* The default file need not exist; one that was asked for must. */
+static int take_file(struct options *options, char message[OPTIONS_MESSAGE_MAX])
+{
+    const char *path = options->config ? options->config : OPTIONS_CONFIG_DEFAULT;
+    int r = settings_read(path, take_setting, options, message);
+
+    if (r == 0 || (r == SETTINGS_E_MISSING && !options->config)) {
+        message[0] = '\0';
+        return 0;
+    }
+    return OPTIONS_E_USAGE;
+}
+
+/* The command line's weights and the environment's, over the file's. */
+static int add_weights(const struct options *options,
+                       struct quota_rules *rules,
+                       char message[OPTIONS_MESSAGE_MAX])
+{
+    for (size_t i = 0; i < options->weight_count; i++) {
+        if (quota_rules_set_weight(rules, options->weights[i].uid, options->weights[i].weight))
+            continue;
+        (void)snprintf(message, OPTIONS_MESSAGE_MAX,
+                       "--weights and the file name more than %d uids", QUOTA_UIDS_MAX);
+        return OPTIONS_E_USAGE;
+    }
+    return 0;
+}
+
+/* --- all of them ----------------------------------------------------------------------------- */
+
+static int
+take_given(struct options *options, int argc, char *const *argv, char message[OPTIONS_MESSAGE_MAX])
+{
+    int r = take_environment(options, message);
+
+    for (int i = 1; i < argc && r == 0; i++)
+        r = take_argument(options, argc, argv, &i, message);
+    return r;
+}
+
 int options_parse(struct options *ret_options,
                   int argc,
                   char *const *argv,
                   char ret_message[OPTIONS_MESSAGE_MAX])
 {
+    const char *config;
     int r;
 
-    set_defaults(ret_options);
     ret_message[0] = '\0';
-    r = take_environment(ret_options, ret_message);
+    set_defaults(ret_options);
+    /* Once to learn which file is meant, then again over what it says. */
+    r = take_given(ret_options, argc, argv, ret_message);
     if (r)
         return r;
-
-    for (int i = 1; i < argc; i++) {
-        r = take_argument(ret_options, argc, argv, &i, ret_message);
-        if (r)
-            return r;
-    }
+    config = ret_options->config;
+    set_defaults(ret_options);
+    ret_options->config = config;
+    r = take_file(ret_options, ret_message);
+    if (r == 0)
+        r = take_given(ret_options, argc, argv, ret_message);
+    if (r == 0)
+        r = add_weights(ret_options, &ret_options->rules, ret_message);
+    if (r)
+        return r;
     if (!ret_options->socket)
         ret_options->socket = socket_path_default(NULL, ret_options->socket_buffer);
     return 0;
+}
+
+int options_reload(const struct options *options,
+                   struct quota_rules *ret_rules,
+                   char ret_message[OPTIONS_MESSAGE_MAX])
+{
+    cleanup(options_deinit) struct options read = {.config = options->config};
+    int r = take_file(&read, ret_message);
+
+    if (r == 0)
+        r = add_weights(options, &read.rules, ret_message);
+    if (r == 0)
+        *ret_rules = read.rules;
+    return r;
+}
+
+void options_deinit(struct options *options)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(options->owned); i++) {
+        free(options->owned[i]);
+        options->owned[i] = NULL;
+    }
 }
 
 void options_print_help(void)

@@ -1,36 +1,46 @@
 #include "quota.h"
 
 #include "../core/error.h"
-#include "../limits.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-
-static const struct {
-    uint64_t limit;
-    const char *name, *argument; /* of the request, when one alone decides the amount */
-} resources[QUOTA_COUNT] = {
-    [QUOTA_CLIENTS] = {LIMIT_CLIENTS_PER_UID, "connections", ""},
-    [QUOTA_JOBS] = {LIMIT_JOBS_PER_UID, "jobs under way", ""},
-    [QUOTA_BUFFERS] = {LIMIT_BUFFERS_PER_UID, "buffers", ""},
-    [QUOTA_HOST_BYTES] = {LIMIT_HOST_BYTES_PER_UID, "bytes of host memory", "size"},
-    [QUOTA_DEVICE_BYTES] = {LIMIT_DEVICE_BYTES_PER_UID, "bytes of device memory", "size"},
-    [QUOTA_INLINE_BYTES] = {LIMIT_INLINE_BYTES_PER_UID, "bytes of inline operands", ""},
-    [QUOTA_MESSAGE_BYTES] = {LIMIT_MESSAGE_BYTES_PER_UID, "bytes of frames under way", ""},
-};
 
 void quota_init(struct quota *quota)
 {
     *quota = (struct quota){0};
     list_init(&quota->accounts);
-    for (size_t i = 0; i < QUOTA_COUNT; i++)
-        quota->limits[i] = resources[i].limit;
+    quota_policy_init(&quota->builtin);
 }
 
 void quota_deinit(struct quota *quota)
 {
     assert(list_is_empty(&quota->accounts));
     (void)quota;
+}
+
+void quota_fit(struct quota *quota, enum quota_resource resource, uint64_t most)
+{
+    quota->builtin.limits[resource] = MIN(quota->builtin.limits[resource], most);
+}
+
+void quota_set_rules(struct quota *quota, const struct quota_rules *rules)
+{
+    quota->rules = *rules;
+    list_for_each(cursor, &quota->accounts)
+    {
+        struct account *account = container_of(cursor, struct account, link);
+
+        quota_rules_resolve(rules, &quota->builtin, account->uid, &account->policy);
+        account->share.weight = account->policy.weight;
+    }
+}
+
+bool quota_trusts_ipc(const struct quota *quota, uid_t uid)
+{
+    struct quota_policy policy;
+
+    quota_rules_resolve(&quota->rules, &quota->builtin, uid, &policy);
+    return policy.trusts_ipc;
 }
 
 static struct account *account_find(struct quota *quota, uid_t uid)
@@ -45,15 +55,6 @@ static struct account *account_find(struct quota *quota, uid_t uid)
     return NULL;
 }
 
-static double weight_of(const struct quota *quota, uid_t uid)
-{
-    for (size_t i = 0; i < quota->weight_count; i++) {
-        if (quota->weights[i].uid == uid)
-            return quota->weights[i].weight;
-    }
-    return 1;
-}
-
 static struct account *account_new(struct quota *quota, uid_t uid)
 {
     struct account *account = calloc(1, sizeof(*account));
@@ -62,7 +63,8 @@ static struct account *account_new(struct quota *quota, uid_t uid)
         return NULL;
     account->quota = quota;
     account->uid = uid;
-    share_init(&account->share, weight_of(quota, uid));
+    quota_rules_resolve(&quota->rules, &quota->builtin, uid, &account->policy);
+    share_init(&account->share, account->policy.weight);
     flow_init(&account->orphans);
     list_init(&account->debt_link);
     for (size_t i = 0; i < QUOTA_PRIORITIES; i++)
@@ -71,16 +73,17 @@ static struct account *account_new(struct quota *quota, uid_t uid)
     return account;
 }
 
-static int refuse(const struct quota *quota,
+static int refuse(const struct account *account,
                   const struct charge *wanted,
                   uint64_t used,
-                  uid_t uid,
                   struct fault *ret_fault)
 {
-    (void)fault_set(ret_fault, STATUS_LIMIT, resources[wanted->resource].argument,
+    const struct quota_resource_entry *entry = quota_resource_entry(wanted->resource);
+
+    (void)fault_set(ret_fault, STATUS_LIMIT, entry->argument,
                     "uid %u would have %" PRIu64 " + %" PRIu64 " %s; the limit is %" PRIu64,
-                    (unsigned)uid, used, wanted->amount, resources[wanted->resource].name,
-                    quota->limits[wanted->resource]);
+                    (unsigned)account->uid, used, wanted->amount, entry->name,
+                    account->policy.limits[wanted->resource]);
     return QUOTA_E_LIMIT;
 }
 
@@ -92,32 +95,34 @@ int quota_charge(struct quota *quota,
                  struct fault *ret_fault)
 {
     struct account *account = account_find(quota, uid);
-    uint64_t used = account ? account->used[resource] : 0;
+    struct charge charge;
+    int r;
 
-    if (amount > quota->limits[resource] - MIN(used, quota->limits[resource]))
-        return refuse(quota, &(struct charge){.resource = resource, .amount = amount}, used, uid,
-                      ret_fault);
     if (!account)
         account = account_new(quota, uid);
     if (!account)
         return error_origin(-ENOMEM);
 
-    account->charges++;
-    account->used[resource] += amount;
-    quota->used[resource] += amount;
-    *ret_charge = (struct charge){.account = account, .resource = resource, .amount = amount};
+    account_hold(account);
+    charge = (struct charge){.account = account, .resource = resource};
+    r = charge_resize(&charge, amount, ret_fault);
+    if (r != 0) {
+        account_release(account);
+        return r;
+    }
+    *ret_charge = charge;
     return 0;
 }
 
 int charge_resize(struct charge *charge, uint64_t amount, struct fault *ret_fault)
 {
     struct account *account = charge->account;
-    const uint64_t limit = account->quota->limits[charge->resource];
+    const uint64_t limit = account->policy.limits[charge->resource];
     const uint64_t others = account->used[charge->resource] - charge->amount;
     const struct charge wanted = {.resource = charge->resource, .amount = amount};
 
     if (amount > charge->amount && amount > limit - MIN(others, limit))
-        return refuse(account->quota, &wanted, others, account->uid, ret_fault);
+        return refuse(account, &wanted, others, ret_fault);
     account->used[charge->resource] = others + amount;
     account->quota->used[charge->resource] += amount - charge->amount;
     charge->amount = amount;

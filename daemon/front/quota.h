@@ -10,44 +10,25 @@
 
 #include "../core/list.h"
 #include "../core/status.h"
+#include "quota_rules.h"
 #include "share.h"
 #include <sys/types.h>
 
-enum quota_resource {
-    QUOTA_CLIENTS,
-    QUOTA_JOBS,
-    QUOTA_BUFFERS,
-    QUOTA_HOST_BYTES,
-    QUOTA_DEVICE_BYTES,
-    QUOTA_INLINE_BYTES,
-    QUOTA_MESSAGE_BYTES,
-    QUOTA_COUNT,
-};
-
 #define QUOTA_PRIORITIES 3 /* -1, 0, 1: among jobs of one uid */
-
-#define QUOTA_WEIGHTS_MAX 64   /* uids that are named; all others weigh 1 */
-#define QUOTA_WEIGHT_MOST 1000 /* so that the others still get a turn per second */
-
-/* Of device time, against other uids that want it. */
-struct quota_weight {
-    uid_t uid;
-    uint32_t weight;
-};
 
 struct quota {
     struct list accounts;
-    const struct quota_weight *weights; /* borrowed */
-    size_t weight_count;
-    uint64_t limits[QUOTA_COUNT];
-    uint64_t used[QUOTA_COUNT]; /* all uids together */
+    struct quota_policy builtin; /* limits.h, as this machine allows it */
+    struct quota_rules rules;    /* the operator's */
+    uint64_t used[QUOTA_COUNT];  /* all uids together */
 };
 
 struct account {
     struct list link; /* in quota.accounts */
     struct quota *quota;
     uid_t uid;
-    uint64_t charges; /* how many are held, and holds; the account goes with the last */
+    struct quota_policy policy; /* what it may have now */
+    uint64_t charges;           /* how many are held, and holds; the account goes with the last */
     uint64_t used[QUOTA_COUNT];
     uint64_t faults; /* device faults that this uid's jobs caused */
     /* turns.c */
@@ -71,6 +52,12 @@ enum {
 
 void quota_init(struct quota *quota);   /* with the limits of limits.h */
 void quota_deinit(struct quota *quota); /* every charge was released */
+/* Lowers a built-in limit to what the machine has; what an operator says stands as it is. */
+void quota_fit(struct quota *quota, enum quota_resource resource, uint64_t most);
+/* From now on these hold, for uids that are here too. Who is over a new limit keeps what it has,
+ * and gets no more. */
+void quota_set_rules(struct quota *quota, const struct quota_rules *rules);
+bool quota_trusts_ipc(const struct quota *quota, uid_t uid);
 
 /* Charges a uid (its account is made when it has none). */
 int quota_charge(struct quota *quota,

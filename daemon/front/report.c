@@ -7,6 +7,7 @@
 #include "server.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 static void reply_map_freep(struct reply_map **map)
@@ -84,6 +85,22 @@ static void put_use(struct reply_map *map, const struct server *server)
     reply_map_close(map);
 }
 
+/* Of all uids together: when nobody is connected and nothing is named, all of it is 0. Named as in
+ * the configuration file, but for the sign between words. */
+static void put_charged(struct reply_map *map, const struct quota *quota)
+{
+    reply_map_open(map, "charged");
+    for (int i = 0; i < QUOTA_COUNT; i++) {
+        char name[32];
+
+        (void)snprintf(name, sizeof(name), "%s", quota_resource_entry((enum quota_resource)i)->key);
+        for (char *c = strchr(name, '-'); c; c = strchr(c, '-'))
+            *c = '_';
+        reply_map_unsigned(map, name, quota->used[i]);
+    }
+    reply_map_close(map);
+}
+
 int report_status(struct session *session, const struct request *request, struct fault *fault)
 {
     cleanup(reply_map_freep) struct reply_map *map = NULL;
@@ -103,6 +120,7 @@ int report_status(struct session *session, const struct request *request, struct
     put_worker(map, &server->worker);
     put_cache(map, server->cache);
     put_use(map, server);
+    put_charged(map, &server->quota);
     return error_trace(answer_map(session, request->id, map));
 }
 

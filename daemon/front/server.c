@@ -141,6 +141,7 @@ static void close_if_done(struct server *server)
         return;
     uv_close((uv_handle_t *)&server->terminate, NULL);
     uv_close((uv_handle_t *)&server->interrupt, NULL);
+    uv_close((uv_handle_t *)&server->reload, NULL);
     uv_close((uv_handle_t *)&server->drain, NULL);
     uv_close((uv_handle_t *)&server->deadline, NULL);
 }
@@ -223,6 +224,22 @@ static void signal_callback(uv_signal_t *handle, int signal_number)
     drain_begin(server);
 }
 
+/* What the file says of uids holds from now on; a wrong file changes nothing. */
+static void reload_callback(uv_signal_t *handle, int signal_number)
+{
+    struct server *server = handle->data;
+    struct quota_rules rules;
+    char message[OPTIONS_MESSAGE_MAX];
+
+    (void)signal_number;
+    if (options_reload(server->options, &rules, message) != 0) {
+        log_error("reload=failed reason=\"%s\"", message);
+        return;
+    }
+    quota_set_rules(&server->quota, &rules);
+    log_info("reload=done uids=%zu", rules.count);
+}
+
 /* No worker, and none to come: what waits is answered by closing, the reason is in the log. */
 static void worker_failed(struct worker_process *worker, const struct fault *fault)
 {
@@ -265,12 +282,15 @@ static void init_handles(struct server *server)
 {
     (void)uv_signal_init(&server->loop, &server->terminate);
     (void)uv_signal_init(&server->loop, &server->interrupt);
+    (void)uv_signal_init(&server->loop, &server->reload);
     (void)uv_timer_init(&server->loop, &server->drain);
     (void)uv_timer_init(&server->loop, &server->deadline);
     server->terminate.data = server;
     server->interrupt.data = server;
+    server->reload.data = server;
     (void)uv_signal_start(&server->terminate, signal_callback, SIGTERM);
     (void)uv_signal_start(&server->interrupt, signal_callback, SIGINT);
+    (void)uv_signal_start(&server->reload, reload_callback, SIGHUP);
 }
 
 static int init_compiler(struct server *server)
@@ -294,17 +314,20 @@ static int init_compiler(struct server *server)
     return error_trace(r);
 }
 
-/* Half of what this machine and process have, where that is less than the limits say: one uid can
- * take neither all descriptors nor so much memory that the kernel would have to kill somebody. */
+/* Half of what this machine and process have, where that is less than the built-in limits say: one
+ * uid can take neither all descriptors nor so much memory that the kernel would have to kill
+ * somebody. */
 static void fit_quota(struct quota *quota)
 {
     uint64_t pages = (uint64_t)MAX(sysconf(_SC_PHYS_PAGES), 0);
     uint64_t bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
     struct rlimit limit;
 
-    quota->limits[QUOTA_HOST_BYTES] = MIN(quota->limits[QUOTA_HOST_BYTES], bytes / 2);
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
-        quota->limits[QUOTA_BUFFERS] = MIN(quota->limits[QUOTA_BUFFERS], limit.rlim_cur / 4);
+    quota_fit(quota, QUOTA_HOST_BYTES, bytes / 2);
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return;
+    quota_fit(quota, QUOTA_DESCRIPTORS, limit.rlim_cur / 2);
+    quota_fit(quota, QUOTA_BUFFERS, limit.rlim_cur / 4);
 }
 
 int server_new(struct server **ret_server, const struct options *options)
@@ -320,8 +343,7 @@ int server_new(struct server **ret_server, const struct options *options)
     list_init(&server->prewarms);
     quota_init(&server->quota);
     fit_quota(&server->quota);
-    server->quota.weights = options->weights;
-    server->quota.weight_count = options->weight_count;
+    quota_set_rules(&server->quota, &options->rules);
     r = uv_loop_init(&server->loop);
     if (r == 0)
         r = init_compiler(server);
@@ -405,8 +427,8 @@ static void raise_descriptor_limit(void)
 
 int front_main(int argc, char **argv)
 {
+    cleanup(options_deinit) struct options options;
     cleanup(server_freep) struct server *server = NULL;
-    struct options options;
     char message[OPTIONS_MESSAGE_MAX];
     int r = options_parse(&options, argc, argv, message);
 

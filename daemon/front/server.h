@@ -35,7 +35,7 @@ struct server {
     enum server_state state;
     int exit_status;
     uv_loop_t loop;
-    uv_signal_t terminate, interrupt;
+    uv_signal_t terminate, interrupt, reload;
     uv_timer_t drain;
     uv_timer_t deadline; /* the next one of a job; cancel.c */
     struct listener listener;

@@ -4,32 +4,13 @@
 #include "../core/log.h"
 #include "../limits.h"
 #include "handlers.h"
+#include "parked.h"
 #include "server.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* A frame that came before the device was known. */
-struct parked {
-    struct list link;
-    struct charge charge;
-    uint64_t received_ns;
-    int fds[FRAME_FDS_MAX];
-    size_t n_fds;
-    size_t size;
-    uint8_t payload[];
-};
-
-static void parked_free(struct parked *parked)
-{
-    list_unlink(&parked->link);
-    for (size_t i = 0; i < parked->n_fds; i++)
-        fd_closep(&parked->fds[i]);
-    charge_release(&parked->charge);
-    free(parked);
-}
 
 /* --- answers --------------------------------------------------------------------------------- */
 
@@ -234,33 +215,6 @@ static bool must_park(const struct session *session, const struct request *reque
             !list_is_empty(&session->parked));
 }
 
-/* Its bytes are charged like staged ones, which they will become. */
-static int park(struct session *session,
-                const uint8_t *payload,
-                size_t size,
-                int *fds,
-                size_t n_fds,
-                struct fault *ret_fault)
-{
-    struct parked *parked = malloc(sizeof(*parked) + size);
-    int r;
-
-    if (!parked)
-        return error_origin(-ENOMEM);
-    *parked = (struct parked){.received_ns = session->received_ns, .n_fds = n_fds, .size = size};
-    r = quota_charge(&session->server->quota, session->uid, QUOTA_INLINE_BYTES, size,
-                     &parked->charge, ret_fault);
-    if (r != 0) {
-        free(parked);
-        return r == QUOTA_E_LIMIT ? SESSION_E_FAULT : error_trace(r);
-    }
-    memcpy(parked->payload, payload, size);
-    for (size_t i = 0; i < n_fds; i++)
-        parked->fds[i] = steal(fds[i], -1);
-    list_append(&session->parked, &parked->link);
-    return 0;
-}
-
 static void
 receive(struct session *session, uint8_t *payload, size_t size, int *fds, size_t n_fds, bool again)
 {
@@ -280,7 +234,7 @@ receive(struct session *session, uint8_t *payload, size_t size, int *fds, size_t
     if (r == REQUEST_E_REFUSED) {
         session_answer_fault(session, request.id, &fault);
     } else if (!again && must_park(session, &request)) {
-        r = park(session, payload, size, fds, n_fds, &fault);
+        r = parked_new(session, payload, size, fds, n_fds, &fault);
         if (r == SESSION_E_FAULT)
             refuse_all(session, &request, &fault);
         else if (r < 0)
@@ -309,7 +263,7 @@ void session_unpark(struct session *session)
         session->received_ns = one->received_ns;
         if (socket_is_open(&session->socket))
             receive(session, one->payload, one->size, one->fds, one->n_fds, /* again= */ true);
-        parked_free(one);
+        (void)parked_free(one);
     }
     update_hold(session);
 }
@@ -332,6 +286,14 @@ static void timer_closed(uv_handle_t *handle)
     free(session);
 }
 
+static void charges_release(struct session *session)
+{
+    charge_release(&session->charge_frames);
+    charge_release(&session->charge_outputs);
+    charge_release(&session->charge_fds);
+    charge_release(&session->charge);
+}
+
 static void socket_closed(struct socket *socket, const char *reason)
 {
     struct session *session = container_of(socket, struct session, socket);
@@ -346,10 +308,9 @@ static void socket_closed(struct socket *socket, const char *reason)
     cache_forget(server, session);
     queue_abandon(&server->queue, &session->stream);
     while (!list_is_empty(&session->parked))
-        parked_free(container_of(session->parked.next, struct parked, link));
+        (void)parked_free(container_of(session->parked.next, struct parked, link));
     handles_deinit(&session->handles);
-    charge_release(&session->charge_messages);
-    charge_release(&session->charge);
+    charges_release(session);
     list_unlink(&session->link);
     server->session_count--;
     uv_close((uv_handle_t *)&session->timer, timer_closed);
@@ -390,18 +351,20 @@ static void partial_callback(struct socket *socket)
     (void)uv_timer_start(&session->timer, frame_late, LIMIT_PARTIAL_FRAME_SECONDS * 1000, 0);
 }
 
-static bool memory_callback(struct socket *socket, size_t bytes)
+static bool holds_callback(struct socket *socket, const struct socket_holdings *holdings)
 {
     struct session *session = container_of(socket, struct session, socket);
     struct fault fault;
 
-    return charge_resize(&session->charge_messages, bytes, &fault) == 0;
+    return charge_resize(&session->charge_frames, holdings->frame_bytes, &fault) == 0 &&
+           charge_resize(&session->charge_outputs, holdings->output_bytes, &fault) == 0 &&
+           charge_resize(&session->charge_fds, 1 + holdings->fds, &fault) == 0;
 }
 
 static const struct socket_operations socket_operations = {
     .frame = frame_callback,
     .partial = partial_callback,
-    .memory = memory_callback,
+    .holds = holds_callback,
     .closed = socket_closed,
 };
 
@@ -414,8 +377,25 @@ static void refuse(int fd, const struct fault *fault)
         (void)!write(fd, message.bytes, message.size);
 }
 
-static int admit(struct server *server, int fd, uid_t uid, struct charge *ret_charge)
+/* What a connection costs from the start, and what it may come to hold. */
+static int charge_session(struct session *session, struct fault *ret_fault)
 {
+    struct quota *quota = &session->server->quota;
+    const uid_t uid = session->uid;
+    int r = quota_charge(quota, uid, QUOTA_CLIENTS, 1, &session->charge, ret_fault);
+
+    if (r == 0)
+        r = quota_charge(quota, uid, QUOTA_DESCRIPTORS, 1, &session->charge_fds, ret_fault);
+    if (r == 0)
+        r = quota_charge(quota, uid, QUOTA_MESSAGE_BYTES, 0, &session->charge_frames, ret_fault);
+    if (r == 0)
+        r = quota_charge(quota, uid, QUOTA_OUTPUT_BYTES, 0, &session->charge_outputs, ret_fault);
+    return r;
+}
+
+static int admit(struct session *session, int fd)
+{
+    struct server *server = session->server;
     struct fault fault;
     int r;
 
@@ -424,7 +404,7 @@ static int admit(struct server *server, int fd, uid_t uid, struct charge *ret_ch
                         LIMIT_CLIENTS, LIMIT_CLIENTS);
         r = QUOTA_E_LIMIT;
     } else {
-        r = quota_charge(&server->quota, uid, QUOTA_CLIENTS, 1, ret_charge, &fault);
+        r = charge_session(session, &fault);
     }
     if (r == QUOTA_E_LIMIT) {
         server->stats.refused_connections++;
@@ -433,35 +413,33 @@ static int admit(struct server *server, int fd, uid_t uid, struct charge *ret_ch
     return r;
 }
 
+static void session_freep(struct session **session)
+{
+    if (*session)
+        charges_release(*session);
+    free(*session);
+}
+
 int session_new(struct server *server, int fd, uid_t uid, gid_t gid, pid_t pid)
 {
     cleanup(fd_closep) int peer = fd;
-    struct charge charge = CHARGE_NULL, messages = CHARGE_NULL;
-    struct session *session;
-    struct fault fault;
-    int r = admit(server, peer, uid, &charge);
+    cleanup(session_freep) struct session *session = calloc(1, sizeof(*session));
+    int r;
 
-    if (r == QUOTA_E_LIMIT)
-        return 0;
-    if (r < 0)
-        return error_trace(r);
-    session = calloc(1, sizeof(*session));
-    (void)quota_charge(&server->quota, uid, QUOTA_MESSAGE_BYTES, 0, &messages, &fault);
-    r = session ? socket_init(&session->socket, &server->loop, peer, &socket_operations)
-                : error_origin(-ENOMEM);
-    if (r < 0) {
-        free(session);
-        charge_release(&messages);
-        charge_release(&charge);
-        return error_trace(r);
-    }
-    peer = -1;
+    if (!session)
+        return error_origin(-ENOMEM);
     session->server = server;
     session->uid = uid;
     session->gid = gid;
     session->pid = pid;
-    session->charge = charge;
-    session->charge_messages = messages;
+    r = admit(session, peer);
+    if (r == QUOTA_E_LIMIT)
+        return 0;
+    if (r == 0)
+        r = socket_init(&session->socket, &server->loop, peer, &socket_operations);
+    if (r < 0)
+        return error_trace(r);
+    peer = -1;
     stream_init(&session->stream);
     list_init(&session->parked);
     list_append(&server->sessions, &session->link);
@@ -469,6 +447,7 @@ int session_new(struct server *server, int fd, uid_t uid, gid_t gid, pid_t pid)
     server->stats.connections++;
     (void)uv_timer_init(&server->loop, &session->timer);
     (void)uv_timer_start(&session->timer, hello_late, LIMIT_HELLO_SECONDS * 1000, 0);
+    session = NULL; /* the server's list has it */
     return 0;
 }
 

@@ -28,7 +28,8 @@ struct session {
     uid_t uid;
     gid_t gid;
     pid_t pid;
-    struct charge charge, charge_messages;
+    struct charge charge, charge_fds; /* of itself; of descriptors that it holds */
+    struct charge charge_frames, charge_outputs;
     struct handles handles;
     struct stream stream;   /* its jobs */
     struct list parked;     /* frames that wait for the first worker */

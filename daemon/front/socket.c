@@ -1,4 +1,4 @@
-#include "socket.h"
+#include "socket_internal.h"
 
 #include "../../proto/reply.h"
 #include "../core/error.h"
@@ -8,17 +8,9 @@
 #include <unistd.h>
 
 #define FRAMES_PER_WAKE 16 /* then the others get their turn; what is left wakes us again */
-#define BATCH_MAX       16 /* outputs in one sendmsg */
 
 /* First allocation for a payload: all of most, and little enough to give to whoever claims more. */
 #define PAYLOAD_FIRST (64u << 10)
-
-struct socket_output {
-    struct list node;
-    uint8_t *bytes; /* owned */
-    size_t size, sent;
-    int fd; /* owned; -1 once it is sent */
-};
 
 enum progress {
     PROGRESS_MADE,
@@ -49,25 +41,27 @@ static void close_fds(int *fds, size_t n_fds)
         fd_closep(&fds[i]);
 }
 
-/* Tells what the socket holds, when that changed. */
-static bool memory_is_granted(struct socket *socket)
+static size_t in_steps(size_t bytes)
 {
-    size_t bytes = (socket->payload_capacity + socket->queue_bytes) & ~(SOCKET_MEMORY_STEP - 1ul);
-
-    if (bytes == socket->memory_bytes)
-        return true;
-    if (socket->operations->memory && !socket->operations->memory(socket, bytes))
-        return false;
-    socket->memory_bytes = bytes;
-    return true;
+    return bytes & ~(SOCKET_MEMORY_STEP - 1ul);
 }
 
-static void output_free(struct socket_output *output)
+bool socket_is_granted(struct socket *socket)
 {
-    list_unlink(&output->node);
-    fd_closep(&output->fd);
-    free(output->bytes);
-    free(output);
+    const struct socket_holdings now = {
+        .frame_bytes = in_steps(socket->payload_capacity),
+        .output_bytes = in_steps(socket->queue_bytes),
+        .fds = socket->n_fds + socket->queue_fds,
+    };
+    const struct socket_holdings *told = &socket->told;
+
+    if (now.frame_bytes == told->frame_bytes && now.output_bytes == told->output_bytes &&
+        now.fds == told->fds)
+        return true;
+    if (socket->operations->holds && !socket->operations->holds(socket, &now))
+        return false;
+    socket->told = now;
+    return true;
 }
 
 static void frame_reset(struct socket *socket)
@@ -79,7 +73,7 @@ static void frame_reset(struct socket *socket)
     socket->payload_size = 0;
     socket->payload_capacity = 0;
     socket->header_size = 0;
-    (void)memory_is_granted(socket); /* less always is */
+    (void)socket_is_granted(socket); /* less always is */
 }
 
 static void on_handle_closed(uv_handle_t *handle)
@@ -96,9 +90,7 @@ void socket_close(struct socket *socket, const char *reason)
     socket->is_closing = true;
     socket->reason = reason;
 
-    list_for_each_safe(node, following, &socket->queue)
-        output_free(container_of(node, struct socket_output, node));
-    socket->queue_bytes = 0;
+    socket_outputs_clear(socket);
     frame_reset(socket);
     uv_close((uv_handle_t *)&socket->poll, on_handle_closed);
     fd_closep(&socket->fd); /* right after uv_close(), which took it out of the poll set */
@@ -125,7 +117,7 @@ void socket_refuse(struct socket *socket, const char *sentence)
 static void on_poll(uv_poll_t *poll, int status, int events);
 
 /* Each change costs a system call, so only changes are told. */
-static void socket_watch(struct socket *socket)
+void socket_watch(struct socket *socket)
 {
     int events;
 
@@ -179,7 +171,7 @@ static const char *take_fds(struct socket *socket, struct msghdr *message, bool 
     return wrong;
 }
 
-static void close_failed(struct socket *socket, int error)
+void socket_fail(struct socket *socket, int error)
 {
     bool is_gone = error == ECONNRESET || error == EPIPE;
 
@@ -207,12 +199,16 @@ receive(struct socket *socket, uint8_t *into, size_t size, bool is_frame_start, 
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
         return PROGRESS_NONE;
     if (n < 0) {
-        close_failed(socket, errno);
+        socket_fail(socket, errno);
         return PROGRESS_OVER;
     }
     wrong = take_fds(socket, &message, is_frame_start);
     if (wrong != NULL) {
         socket_refuse(socket, wrong);
+        return PROGRESS_OVER;
+    }
+    if (!socket_is_granted(socket)) {
+        end_with(socket, STATUS_LIMIT, "this uid has as many descriptors here as its limit allows");
         return PROGRESS_OVER;
     }
     if (n == 0) {
@@ -261,10 +257,10 @@ static bool payload_grow(struct socket *socket)
         return false;
     socket->payload = payload;
     socket->payload_capacity = capacity;
-    if (memory_is_granted(socket))
+    if (socket_is_granted(socket))
         return true;
     end_with(socket, STATUS_LIMIT,
-             "unfinished frames and unread replies of this uid take more than its limit of bytes");
+             "unfinished frames of this uid take more than its limit of bytes");
     return false;
 }
 
@@ -315,149 +311,6 @@ static void socket_read(struct socket *socket)
             frames++;
         }
     }
-}
-
-/* --- writing --------------------------------------------------------------------------------- */
-
-/* The next outputs as one vector. Descriptors go with the first byte of the vector, so an output
- * that has one starts a vector of its own. */
-static size_t gather(const struct socket *socket, struct iovec parts[BATCH_MAX])
-{
-    size_t n = 0;
-
-    list_for_each(node, &socket->queue)
-    {
-        const struct socket_output *output = container_of(node, struct socket_output, node);
-
-        if (n == BATCH_MAX || (n > 0 && output->fd >= 0))
-            break;
-        parts[n].iov_base = output->bytes + output->sent;
-        parts[n].iov_len = output->size - output->sent;
-        n++;
-    }
-    return n;
-}
-
-static void attach_fd(struct msghdr *message, char *control, size_t size, int fd)
-{
-    struct cmsghdr *header;
-
-    message->msg_control = control;
-    message->msg_controllen = size;
-    header = CMSG_FIRSTHDR(message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(fd));
-    memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-}
-
-static ssize_t send_some(struct socket *socket)
-{
-    alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {0};
-    struct iovec parts[BATCH_MAX];
-    struct msghdr message = {.msg_iov = parts, .msg_iovlen = gather(socket, parts)};
-    struct socket_output *first = container_of(socket->queue.next, struct socket_output, node);
-    ssize_t n;
-
-    if (first->fd >= 0)
-        attach_fd(&message, control, sizeof(control), first->fd);
-    do
-        n = sendmsg(socket->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    while (n < 0 && errno == EINTR);
-    if (n > 0)
-        fd_closep(&first->fd);
-    return n;
-}
-
-static void update_pause(struct socket *socket)
-{
-    socket->is_paused = socket->queue_bytes + socket->expected_bytes > SOCKET_QUEUE_PAUSE;
-}
-
-static void queue_consume(struct socket *socket, size_t n)
-{
-    socket->sent_bytes += n;
-    socket->queue_bytes -= n;
-    (void)memory_is_granted(socket); /* less always is */
-    while (n > 0) {
-        struct socket_output *output = container_of(socket->queue.next, struct socket_output, node);
-        const size_t part = MIN(n, output->size - output->sent);
-
-        output->sent += part;
-        n -= part;
-        if (output->sent == output->size)
-            output_free(output);
-    }
-}
-
-static void socket_flush(struct socket *socket)
-{
-    while (!list_is_empty(&socket->queue)) {
-        ssize_t n = send_some(socket);
-
-        if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) {
-            close_failed(socket, errno);
-            return;
-        }
-        if (n < 0)
-            break;
-        queue_consume(socket, (size_t)n);
-    }
-    update_pause(socket);
-}
-
-static bool queue_append(struct socket *socket, struct message *message, int fd)
-{
-    struct socket_output *output = malloc(sizeof(*output));
-
-    if (output == NULL)
-        return false;
-    *output = (struct socket_output){
-        .bytes = message->bytes,
-        .size = message->size,
-        .fd = fd,
-    };
-    *message = MESSAGE_NULL;
-    list_append(&socket->queue, &output->node);
-    socket->queue_bytes += output->size;
-    return true;
-}
-
-void socket_send(struct socket *socket, struct message *message, int fd)
-{
-    const bool was_empty = list_is_empty(&socket->queue);
-
-    if (socket->is_closing || message->size == 0 || !queue_append(socket, message, fd)) {
-        if (!socket->is_closing && message->size > 0)
-            socket_close(socket, "no memory for a reply");
-        message_deinit(message);
-        fd_closep(&fd);
-        return;
-    }
-    if (was_empty)
-        socket_flush(socket); /* else the kernel's buffer is full */
-    else
-        update_pause(socket);
-    if (socket->queue_bytes > SOCKET_QUEUE_MAX)
-        socket_close(socket, "the client does not read its replies");
-    else if (!memory_is_granted(socket))
-        socket_close(socket, "the uid's clients do not read their replies");
-    socket_watch(socket);
-}
-
-void socket_expect(struct socket *socket, size_t bytes)
-{
-    socket->expected_bytes += bytes;
-    update_pause(socket);
-    socket_watch(socket);
-}
-
-void socket_unexpect(struct socket *socket, size_t bytes)
-{
-    assert(socket->expected_bytes >= bytes);
-    socket->expected_bytes -= bytes;
-    update_pause(socket);
-    socket_watch(socket);
 }
 
 /* --- the handle ------------------------------------------------------------------------------ */

@@ -22,6 +22,13 @@
 
 struct socket;
 
+/* Of this process, for one peer. Bytes in steps of SOCKET_MEMORY_STEP. */
+struct socket_holdings {
+    size_t frame_bytes;  /* of an unfinished frame */
+    size_t output_bytes; /* of unread replies */
+    size_t fds;          /* that came with an unfinished frame, or wait to be sent */
+};
+
 struct socket_operations {
     /* One whole frame. Descriptors in `fds` are consumed by the callee (set to -1 what it takes;
      * the rest is closed after the call). `payload` is valid during the call and writable. */
@@ -29,10 +36,9 @@ struct socket_operations {
     /* What could be read was, and an unfinished frame remains: it is due within
      * LIMIT_PARTIAL_FRAME_SECONDS. NULL is allowed. */
     void (*partial)(struct socket *socket);
-    /* Unfinished frames and unread replies take so many bytes now, in steps of SOCKET_MEMORY_STEP.
-     * False: more than this peer may have, and the connection ends. NULL: no bound but those below.
-     */
-    bool (*memory)(struct socket *socket, size_t bytes);
+    /* The socket holds so much now. False: more than this peer may have, and the connection ends;
+     * less than before is never refused. NULL: no bound but those below. */
+    bool (*holds)(struct socket *socket, const struct socket_holdings *holdings);
     /* The connection is over (end of file, violation, error, or socket_close). Called once, as the
      * last call, when the handle is closed and the memory may go. `reason` for the log. */
     void (*closed)(struct socket *socket, const char *reason);
@@ -55,9 +61,9 @@ struct socket {
     size_t n_fds;
     /* write side */
     struct list queue; /* of struct socket_output, in socket.c */
-    size_t queue_bytes;
-    size_t expected_bytes; /* of replies to requests that were read */
-    size_t memory_bytes;   /* as last told to `memory` */
+    size_t queue_bytes, queue_fds;
+    size_t expected_bytes;       /* of replies to requests that were read */
+    struct socket_holdings told; /* to `holds`, last */
     uint64_t received_bytes, sent_bytes;
 };
 

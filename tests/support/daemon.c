@@ -55,10 +55,12 @@ static void prepare(struct test_daemon *daemon)
 static void run_daemon(const struct test_daemon *daemon, int ready_fd, const char *const *arguments)
 {
     char number[16];
-    const char *argv[ARGUMENTS_MAX] = {"gemmd",       "--socket",    daemon->socket, "--device",
-                                       test_device(), "--log-level", "debug",        "--ready-fd",
-                                       number,        "--cache",     daemon->cache};
-    size_t count = daemon->has_default_cache ? 9 : 11;
+    const char *argv[ARGUMENTS_MAX] = {
+        "gemmd",    "--config",     "/dev/null", /* not this machine's */
+        "--socket", daemon->socket, "--device",  test_device(), "--log-level",
+        "debug",    "--ready-fd",   number,      "--cache",     daemon->cache,
+    };
+    size_t count = daemon->has_default_cache ? 11 : 13;
     int log = open(daemon->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
 
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);

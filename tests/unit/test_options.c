@@ -22,9 +22,15 @@ static void clear(void)
 
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)
         (void)unsetenv(names[i]);
+    (void)setenv("GEMMD_CONFIG", "/dev/null", 1); /* not this machine's */
 }
 
-TestSuite(options, .init = clear);
+static void forget(void)
+{
+    options_deinit(&options);
+}
+
+TestSuite(options, .init = clear, .fini = forget);
 
 Test(options, default_is_a_private_socket_and_any_device)
 {
@@ -119,7 +125,7 @@ Test(options, takes_as_many_weights_as_the_limit_says)
 {
     char text[2048] = "";
 
-    for (size_t i = 0; i < QUOTA_WEIGHTS_MAX; i++)
+    for (size_t i = 0; i < QUOTA_UIDS_MAX; i++)
         (void)snprintf(text + strlen(text), sizeof(text) - strlen(text), "%zu=2,", i);
     cr_expect_eq(parse("--weights", text), 0);
     (void)strcat(text, "1000=2");

@@ -123,10 +123,13 @@ Test(protocol, states_the_limits_that_hold)
         {"clients_per_uid", LIMIT_CLIENTS_PER_UID},
         {"jobs_per_uid", LIMIT_JOBS_PER_UID},
         {"buffers_per_uid", LIMIT_BUFFERS_PER_UID},
+        {"descriptors_per_uid", LIMIT_DESCRIPTORS_PER_UID},
         {"host_bytes_per_uid", LIMIT_HOST_BYTES_PER_UID},
         {"device_bytes_per_uid", LIMIT_DEVICE_BYTES_PER_UID},
+        {"imported_bytes_per_uid", LIMIT_IMPORTED_BYTES_PER_UID},
         {"inline_bytes_per_uid", LIMIT_INLINE_BYTES_PER_UID},
         {"message_bytes_per_uid", LIMIT_MESSAGE_BYTES_PER_UID},
+        {"output_bytes_per_uid", LIMIT_OUTPUT_BYTES_PER_UID},
     };
 
     char row[128];

@@ -67,12 +67,12 @@ Test(queue_fair, uids_share_device_time_whatever_their_jobs_sizes)
 
 Test(queue_fair, uids_share_device_time_by_weight)
 {
-    static const struct quota_weight weights[] = {{1, 3}};
+    struct quota_rules rules = {0};
     struct contest contest = {{1, 2}, {1e-3, 2e-3}, {1e-3, 2e-3}, {0, 0}};
     double used[2];
 
-    quota.weights = weights;
-    quota.weight_count = 1;
+    cr_assert(quota_rules_set_weight(&rules, 1, 3));
+    quota_set_rules(&quota, &rules);
     contend(&contest, 1000, used);
     cr_expect_float_eq(used[0], 3 * used[1], 10e-3, "%g against %g", used[0], used[1]);
 }
