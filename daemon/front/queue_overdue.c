@@ -1,7 +1,6 @@
 /*
- * Which command hangs. Commands run in the order of their commitment, so it is the oldest one that
- * can keep the others waiting, and it runs from the look at which it was first seen taken and
- * oldest.
+ * Which command hangs. Commands may overtake each other, but one that hangs is the oldest sooner or
+ * later; it is taken to run from the look at which it was first seen taken and oldest.
  */
 #include "queue.h"
 

@@ -24,20 +24,9 @@ int cuda_execute_init(struct cuda_execute *execute,
                       uint32_t multiprocessors,
                       struct fault *ret_fault)
 {
-    void *word = NULL;
     *execute = (struct cuda_execute){
         .driver = driver, .kernels = kernels, .multiprocessors = MAX(multiprocessors, 1u)};
-    int r = cu_try(driver, ret_fault, StreamCreate, &execute->stream, CU_STREAM_NON_BLOCKING);
-    if (r)
-        return r;
-
-    r = cu_try(driver, ret_fault, MemHostAlloc, &word, sizeof(*execute->done),
-               CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-    if (!r) {
-        execute->done = word;
-        *execute->done = 0;
-        r = cu_try(driver, ret_fault, MemHostGetDevicePointer, &execute->done_device, word, 0);
-    }
+    int r = cuda_lanes_init(&execute->lanes, driver, ret_fault);
     if (r)
         cuda_execute_deinit(execute);
     return r;
@@ -45,36 +34,30 @@ int cuda_execute_init(struct cuda_execute *execute,
 
 void cuda_execute_deinit(struct cuda_execute *execute)
 {
-    const struct driver *driver = execute->driver;
-    if (execute->stream) {
-        (void)cu(driver)->StreamSynchronize(execute->stream);
-        (void)cu(driver)->StreamDestroy(execute->stream);
-    }
-    if (execute->done)
-        (void)cu_parked(driver)->MemFreeHost(execute->done);
-    execute->stream = NULL;
-    execute->done = NULL;
+    cuda_lanes_deinit(&execute->lanes);
 }
 
 /* --- products -------------------------------------------------------------------------------- */
 
 static int launch(struct cuda_execute *execute,
+                  struct cuda_lane *lane,
                   const struct cuda_kernel *kernel,
                   const struct gemmd_feed *feed,
                   struct fault *ret_fault)
 {
-    return cuda_launch(execute->driver, kernel, feed, execute->multiprocessors, execute->stream,
+    return cuda_launch(execute->driver, kernel, feed, execute->multiprocessors, lane->stream,
                        ret_fault);
 }
 
 static int launch_staged(struct cuda_execute *execute,
+                         struct cuda_lane *lane,
                          const struct cuda_kernel *kernel,
                          struct gemmd_feed *feed,
                          struct cuda_stage *stage,
                          struct fault *ret_fault)
 {
     const struct driver *driver = execute->driver;
-    CUstream stream = execute->stream;
+    CUstream stream = lane->stream;
     CUdeviceptr scratch = 0;
     int r = 0;
     if (stage->size)
@@ -85,7 +68,7 @@ static int launch_staged(struct cuda_execute *execute,
     cuda_stage_place(stage, scratch, &feed->jobs[0]);
     r = cuda_stage_copy(stage, driver, stream, CUDA_BOX_TO_DEVICE, ret_fault);
     if (!r)
-        r = launch(execute, kernel, feed, ret_fault);
+        r = launch(execute, lane, kernel, feed, ret_fault);
     if (!r)
         r = cuda_stage_copy(stage, driver, stream, CUDA_BOX_TO_HOST, ret_fault);
 
@@ -98,8 +81,10 @@ static int launch_staged(struct cuda_execute *execute,
     return r;
 }
 
-static int
-run_gemm(struct cuda_execute *execute, const struct gemmd_command *command, struct fault *ret_fault)
+static int run_gemm(struct cuda_execute *execute,
+                    struct cuda_lane *lane,
+                    const struct gemmd_command *command,
+                    struct fault *ret_fault)
 {
     const struct gemmd_job *job = &command->body.gemm;
     struct gemmd_feed feed = {.job_count = 1, .jobs[0] = *job};
@@ -114,10 +99,10 @@ run_gemm(struct cuda_execute *execute, const struct gemmd_command *command, stru
         return DRIVER_E_FAULT;
     }
     if (!(job->flags & CUDA_STAGE_HOST_FLAGS))
-        return launch(execute, kernel, &feed, ret_fault);
+        return launch(execute, lane, kernel, &feed, ret_fault);
 
     int r = cuda_stage_plan(&stage, job, ret_fault);
-    return r ? r : launch_staged(execute, kernel, &feed, &stage, ret_fault);
+    return r ? r : launch_staged(execute, lane, kernel, &feed, &stage, ret_fault);
 }
 
 /* --- copies ---------------------------------------------------------------------------------- */
@@ -134,29 +119,31 @@ static void CUDA_CB copy_on_host(void *context)
 }
 
 static int run_on_host(struct cuda_execute *execute,
+                       struct cuda_lane *lane,
                        struct cuda_execute_entry *entry,
                        const struct gemmd_copy *copy,
                        struct fault *ret_fault)
 {
     entry->host_copy = *copy;
-    return cu_parked_try(execute->driver, ret_fault, LaunchHostFunc, execute->stream, copy_on_host,
+    return cu_parked_try(execute->driver, ret_fault, LaunchHostFunc, lane->stream, copy_on_host,
                          &entry->host_copy);
 }
 
 static int run_copy(struct cuda_execute *execute,
+                    struct cuda_lane *lane,
                     struct cuda_execute_entry *entry,
                     const struct gemmd_copy *copy,
                     struct fault *ret_fault)
 {
     const struct driver *driver = execute->driver;
-    CUstream stream = execute->stream;
+    CUstream stream = lane->stream;
     uint64_t to = copy->destination, from = copy->source;
     bool from_host = copy->flags & GEMMD_JOB_HOST_A;
     bool to_host = copy->flags & GEMMD_JOB_HOST_D;
     if (copy->size == 0)
         return 0;
     if (from_host && to_host)
-        return run_on_host(execute, entry, copy, ret_fault);
+        return run_on_host(execute, lane, entry, copy, ret_fault);
     if (from_host)
         return cu_try(driver, ret_fault, MemcpyHtoDAsync, to, (const void *)(uintptr_t)from,
                       copy->size, stream);
@@ -167,6 +154,7 @@ static int run_copy(struct cuda_execute *execute,
 }
 
 static int run_zero(struct cuda_execute *execute,
+                    struct cuda_lane *lane,
                     struct cuda_execute_entry *entry,
                     const struct gemmd_copy *copy,
                     struct fault *ret_fault)
@@ -176,39 +164,109 @@ static int run_zero(struct cuda_execute *execute,
     if (copy->size == 0)
         return 0;
     if (copy->flags & GEMMD_JOB_HOST_D)
-        return run_on_host(execute, entry, &fill, ret_fault);
+        return run_on_host(execute, lane, entry, &fill, ret_fault);
     return cu_parked_try(execute->driver, ret_fault, MemsetD8Async, copy->destination, 0,
-                         copy->size, execute->stream);
+                         copy->size, lane->stream);
 }
 
 /* --- the queue ------------------------------------------------------------------------------- */
+
+static struct cuda_execute_entry *entry_at(struct cuda_execute *execute, uint64_t number)
+{
+    return &execute->entries[number % CUDA_EXECUTE_DEPTH];
+}
+
+static bool has_ended(const struct cuda_execute *execute, const struct cuda_execute_entry *entry)
+{
+    return entry->number <= execute->lanes.lane[entry->lane].finished;
+}
+
+static void look(struct cuda_execute *execute)
+{
+    for (uint32_t i = 0; i < CUDA_LANES; i++)
+        if (cuda_lane_pending(&execute->lanes.lane[i]) > 0)
+            cuda_lane_look(&execute->lanes.lane[i]);
+}
+
+static uint32_t least_busy(const struct cuda_execute *execute)
+{
+    const struct cuda_lane *lanes = execute->lanes.lane;
+    uint32_t best = 0;
+
+    for (uint32_t i = 1; i < CUDA_LANES; i++)
+        if (cuda_lane_pending(&lanes[i]) < cuda_lane_pending(&lanes[best]))
+            best = i;
+    return best;
+}
+
+/* The lane for a command, and a bit for each other lane that it has to wait for. */
+static uint32_t
+choose_lane(struct cuda_execute *execute, const struct accesses *accesses, uint32_t *ret_others)
+{
+    uint32_t lanes = 0, latest = 0;
+
+    look(execute);
+    for (uint64_t i = execute->reaped; i < execute->submitted; i++) {
+        const struct cuda_execute_entry *entry = entry_at(execute, i);
+
+        if (!entry->is_reaped && !has_ended(execute, entry) &&
+            accesses_conflict(&entry->accesses, accesses)) {
+            latest = entry->lane;
+            lanes |= 1u << latest;
+        }
+    }
+    *ret_others = lanes & ~(1u << latest);
+    return lanes ? latest : least_busy(execute);
+}
 
 static int run(struct cuda_execute *execute,
                struct cuda_execute_entry *entry,
                const struct gemmd_command *command,
                struct fault *ret_fault)
 {
+    struct cuda_lane *lane = &execute->lanes.lane[entry->lane];
+
     switch (command->kind) {
     case GEMMD_COMMAND_GEMM:
-        return run_gemm(execute, command, ret_fault);
+        return run_gemm(execute, lane, command, ret_fault);
     case GEMMD_COMMAND_COPY:
-        return run_copy(execute, entry, &command->body.copy, ret_fault);
+        return run_copy(execute, lane, entry, &command->body.copy, ret_fault);
     case GEMMD_COMMAND_ZERO:
-        return run_zero(execute, entry, &command->body.copy, ret_fault);
+        return run_zero(execute, lane, entry, &command->body.copy, ret_fault);
     default:
         return error_origin(-EPROTO); /* the front and the worker are one binary */
     }
 }
 
+static int wait_for_others(struct cuda_execute *execute,
+                           uint32_t mine,
+                           uint32_t others,
+                           struct fault *ret_fault)
+{
+    int r = 0;
+
+    for (uint32_t i = 0; i < CUDA_LANES && !r; i++)
+        if (others & 1u << i)
+            r = cuda_lane_after(&execute->lanes.lane[mine], execute->driver,
+                                &execute->lanes.lane[i], ret_fault);
+    return r;
+}
+
 int cuda_execute_submit(struct cuda_execute *execute, const struct gemmd_command *command)
 {
     struct fault fault = FAULT_NONE;
-    struct cuda_execute_entry *entry = &execute->entries[execute->submitted % CUDA_EXECUTE_DEPTH];
+    struct cuda_execute_entry *entry = entry_at(execute, execute->submitted);
+    uint32_t others;
     assert(cuda_execute_pending(execute) < CUDA_EXECUTE_DEPTH);
     *entry = (struct cuda_execute_entry){
         .job = command->job, .started_ns = now_ns(), .status = STATUS_OK};
+    accesses_of(command, &entry->accesses);
+    entry->lane = choose_lane(execute, &entry->accesses, &others);
 
-    int r = run(execute, entry, command, &fault);
+    /* A command that is not where it belongs in the order must not run at all. */
+    int r = wait_for_others(execute, entry->lane, others, &fault);
+    if (!r)
+        r = run(execute, entry, command, &fault);
     if (r < 0)
         return error_trace(r);
     if (r > 0) {
@@ -216,8 +274,8 @@ int cuda_execute_submit(struct cuda_execute *execute, const struct gemmd_command
         log_warning("event=job_failed job=%" PRIu64 " reason=\"%s\"", command->job, fault.message);
     }
 
-    r = cu_try(execute->driver, &fault, StreamWriteValue32, execute->stream, execute->done_device,
-               (cuuint32_t)(execute->submitted + 1), CU_STREAM_WRITE_VALUE_DEFAULT);
+    r = cuda_lane_finish(&execute->lanes.lane[entry->lane], execute->driver, &entry->number,
+                         &fault);
     if (r)
         return error_fold(r); /* without the write no job after this one would ever complete */
     execute->submitted++;
@@ -229,22 +287,15 @@ uint32_t cuda_execute_pending(const struct cuda_execute *execute)
     return (uint32_t)(execute->submitted - execute->reaped);
 }
 
-/* The device writes 32 bits of a 64-bit count; at most DEPTH are outstanding, so the difference
- * says it all. The acquire load pairs with the stream's system-wide barrier before its write. */
-static void look(struct cuda_execute *execute)
-{
-    uint32_t done = __atomic_load_n(execute->done, __ATOMIC_ACQUIRE);
-    execute->finished += (uint32_t)(done - (uint32_t)execute->finished);
-}
-
 static int ask_for_health(struct cuda_execute *execute)
 {
+    const struct cuda_execute_entry *oldest = entry_at(execute, execute->reaped);
     uint64_t now = now_ns();
     if (now - execute->asked_ns < HEALTH_INTERVAL_NS)
         return 0;
 
     execute->asked_ns = now;
-    CUresult result = cu(execute->driver)->StreamQuery(execute->stream);
+    CUresult result = cu(execute->driver)->StreamQuery(execute->lanes.lane[oldest->lane].stream);
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
         return 0;
     log_error("event=device_lost call=cuStreamQuery error=%s",
@@ -252,22 +303,47 @@ static int ask_for_health(struct cuda_execute *execute)
     return error_origin(-EIO);
 }
 
+/* An earlier slice of the same job is not reported yet: the front counts a job's slices. */
+static bool has_earlier_slice(struct cuda_execute *execute, uint64_t number)
+{
+    for (uint64_t i = execute->reaped; i < number; i++) {
+        const struct cuda_execute_entry *entry = entry_at(execute, i);
+
+        if (!entry->is_reaped && entry->job == entry_at(execute, number)->job)
+            return true;
+    }
+    return false;
+}
+
+static struct cuda_execute_entry *first_ended(struct cuda_execute *execute)
+{
+    for (uint64_t i = execute->reaped; i < execute->submitted; i++) {
+        struct cuda_execute_entry *entry = entry_at(execute, i);
+
+        if (!entry->is_reaped && has_ended(execute, entry) && !has_earlier_slice(execute, i))
+            return entry;
+    }
+    return NULL;
+}
+
 int cuda_execute_reap(struct cuda_execute *execute, struct gemmd_completion *ret_completion)
 {
     if (execute->reaped == execute->submitted)
         return 0;
-    if (execute->reaped == execute->finished)
-        look(execute);
-    if (execute->reaped == execute->finished)
+    look(execute);
+
+    struct cuda_execute_entry *entry = first_ended(execute);
+    if (!entry)
         return ask_for_health(execute);
 
-    const struct cuda_execute_entry *entry =
-        &execute->entries[execute->reaped++ % CUDA_EXECUTE_DEPTH];
+    entry->is_reaped = true;
     *ret_completion = (struct gemmd_completion){
         .job = entry->job,
         .status = entry->status,
         .started_ns = entry->started_ns,
         .finished_ns = now_ns(),
     };
+    while (execute->reaped < execute->submitted && entry_at(execute, execute->reaped)->is_reaped)
+        execute->reaped++;
     return 1;
 }

@@ -1,11 +1,11 @@
 /*
- * Commands on the device: one stream in order, and a word in pinned memory into which the stream
- * writes how many commands it has finished, so that looking for completions is a load and no
- * driver call. From time to time the stream is asked whether the context still lives, since a
- * faulted stream never writes again.
+ * Commands on the device. Each goes to a lane (cuda_lane.h): one that touches what commands under
+ * way touch goes behind them, one that does not goes to the lane with the least to do, so that
+ * commands which have nothing to do with each other overlap. From time to time a stream is asked
+ * whether the context still lives, since a faulted one never writes again.
  *
- * Every command, also one that failed before it reached the device, ends in a write of its number:
- * completions keep the order of submission.
+ * Every command, also one that failed before it reached the device, ends in a write of its number
+ * on its lane: what is submitted completes.
  *
  * Owner: backend_cuda. Thread: the worker's. Host-to-host copies and fills run on a thread of the
  * driver (cuLaunchHostFunc), which touches nothing but the memory that its entry names.
@@ -14,16 +14,20 @@
 
 #include "../../kernels_src/abi/ring.h"
 #include "../core/status.h"
+#include "access.h"
 #include "cuda_kernel.h"
+#include "cuda_lane.h"
 
-#define CUDA_EXECUTE_DEPTH                                                                         \
-    64 /* commands queued on the stream; hides the launch cost many times                          \
-        */
+#define CUDA_EXECUTE_DEPTH 64 /* commands on all lanes; hides the launch cost many times */
 
 struct cuda_execute_entry {
     uint64_t job;
     uint64_t started_ns;
     enum status status;
+    struct accesses accesses;
+    uint32_t lane;
+    uint64_t number; /* on its lane, counted from 1 */
+    bool is_reaped;
     struct gemmd_copy host_copy; /* for the driver's thread */
 };
 
@@ -31,12 +35,10 @@ struct cuda_execute {
     const struct driver *driver;
     const struct cuda_kernels *kernels;
     uint32_t multiprocessors;
-    CUstream stream;
-    uint32_t *done; /* pinned; the low 32 bits of how many commands the device has finished */
-    CUdeviceptr done_device;
+    struct cuda_lanes lanes;
     struct cuda_execute_entry entries[CUDA_EXECUTE_DEPTH];
-    uint64_t submitted, finished, reaped; /* reaped <= finished <= submitted */
-    uint64_t asked_ns;                    /* when the stream was last asked for its health */
+    uint64_t submitted, reaped; /* all before `reaped` are, and some after it */
+    uint64_t asked_ns;          /* when a stream was last asked for its health */
 };
 
 /* As backend_cuda_open(): 0, DRIVER_E_FAULT, or < 0. */

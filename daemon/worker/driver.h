@@ -41,6 +41,10 @@
     X(StreamQuery)                                                                                 \
     X(StreamSynchronize)                                                                           \
     X(StreamWriteValue32)                                                                          \
+    X(StreamWaitEvent)                                                                             \
+    X(EventCreate)                                                                                 \
+    X(EventDestroy)                                                                                \
+    X(EventRecord)                                                                                 \
     X(MemGetAllocationGranularity)                                                                 \
     X(MemCreate)                                                                                   \
     X(MemRelease)                                                                                  \

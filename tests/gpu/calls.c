@@ -68,6 +68,16 @@ static CUresult write_value(struct spin *s)
     return then_wait(s, CU(s)->StreamWriteValue32(s->stream, s->memory, 7, 0));
 }
 
+static CUresult events(struct spin *s)
+{
+    CUevent event;
+    CUresult r = CU(s)->EventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    r = r ? r : CU(s)->EventRecord(event, s->stream);
+    r = r ? r : CU(s)->StreamWaitEvent(s->stream, event, CU_EVENT_WAIT_DEFAULT);
+    r = then_wait(s, r);
+    return r ? r : CU(s)->EventDestroy(event);
+}
+
 static CUresult vmm_make(struct spin *s)
 {
     CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = s->device};
@@ -273,15 +283,6 @@ static CUresult memory_info(struct spin *s)
     return SPIN_CALL(s, MemGetInfo)(&unused, &total);
 }
 
-static CUresult events(struct spin *s)
-{
-    CUevent event;
-    CUresult r = SPIN_CALL(s, EventCreate)(&event, CU_EVENT_DEFAULT);
-    r = r ? r : SPIN_CALL(s, EventRecord)(s->event, s->stream);
-    r = r ? r : SPIN_CALL(s, EventSynchronize)(s->event);
-    return r ? r : SPIN_CALL(s, EventDestroy)(event);
-}
-
 static CUresult ipc_get(struct spin *s)
 {
     CUipcMemHandle handle;
@@ -323,6 +324,7 @@ const struct call calls[] = {
     {"cuStreamQuery", WORKS, query_stream},
     {"cuStreamQuery (default stream)", WORKS, query_default_stream},
     {"cuStreamWriteValue32 cuStreamSynchronize", WORKS, write_value},
+    {"cuEventCreate cuEventRecord cuStreamWaitEvent cuEventDestroy", WORKS, events},
     {"cuMemGetAllocationGranularity cuMemCreate cuMemExportToShareableHandle cuMemAddressReserve "
      "cuMemMap cuMemSetAccess",
      WORKS, vmm_make},
@@ -338,7 +340,6 @@ const struct call calls[] = {
     {"cuMemcpy3DAsync (to host)", WORKS, copy_box_out},
     {"cuMemAlloc", WORKS, alloc},
     {"cuMemGetInfo", WORKS, memory_info},
-    {"cuEventCreate cuEventRecord cuEventSynchronize cuEventDestroy", WORKS, events},
     {"cuIpcGetMemHandle", WORKS, ipc_get},
     {"cuIpcOpenMemHandle", WORKS, ipc_open},
     {"cuTensorMapEncodeTiled", WORKS, tensor_map},

@@ -146,9 +146,6 @@ static int allocate(struct spin *s, struct fault *f)
     if (!r)
         r = cu_try(d, f, MemHostRegister, s->registered, SPIN_BYTES, CU_MEMHOSTREGISTER_PORTABLE);
     if (!r)
-        r = driver_check(d, SPIN_CALL(s, EventCreate)(&s->event, CU_EVENT_DISABLE_TIMING),
-                         "cuEventCreate", f);
-    if (!r)
         r = cu_try(d, f, DeviceGetDefaultMemPool, &s->pool, s->device);
     if (!r)
         r = cu_try(d, f, StreamSynchronize, s->stream);

@@ -30,7 +30,6 @@ struct spin {
     int fd;                              /* and exported */
     size_t granularity;
     void *pinned, *registered, *plain;
-    CUevent event;
     CUmemoryPool pool;
     const void *image;  /* the cubin */
     CUipcMemHandle ipc; /* of another process; set by the caller */

@@ -48,9 +48,27 @@ void fake_driver_break(CUresult result)
 void fake_driver_hold(bool hold)
 {
     fake.is_held = hold;
-    if (!hold && fake.held_word)
-        *fake.held_word = fake.held_value;
-    fake.held_word = NULL;
+    for (int i = 0; i < FAKE_DRIVER_STREAMS && !hold; i++)
+        fake_driver_release((unsigned)i);
+}
+
+void fake_driver_release(unsigned stream)
+{
+    struct fake_stream *held = &fake.streams[stream];
+
+    if (held->word)
+        *held->word = held->value;
+    held->word = NULL;
+}
+
+unsigned fake_driver_last_stream(void)
+{
+    return fake.last_stream;
+}
+
+unsigned fake_driver_awaited(unsigned stream)
+{
+    return fake.streams[stream].awaited;
 }
 
 unsigned fake_driver_calls(const char *name)
@@ -256,12 +274,16 @@ CUresult CUDAAPI cuCtxSetCurrent(CUcontext ctx)
 
 /* --- streams --------------------------------------------------------------------------------- */
 
+static unsigned number_of_stream(CUstream stream)
+{
+    return (unsigned)((struct fake_stream *)stream - fake.streams);
+}
+
 CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags)
 {
     (void)Flags;
     ENTER(StreamCreate);
-    *phStream = (CUstream)&fake;
-    fake.live.streams++;
+    *phStream = (CUstream)&fake.streams[fake.live.streams++ % FAKE_DRIVER_STREAMS];
     return CUDA_SUCCESS;
 }
 
@@ -292,16 +314,50 @@ CUresult CUDAAPI cuStreamWriteValue32(CUstream stream,
                                       cuuint32_t value,
                                       unsigned int flags)
 {
-    (void)stream;
     (void)flags;
     ENTER(StreamWriteValue32);
+    struct fake_stream *on = (struct fake_stream *)stream;
     cuuint32_t *word = (cuuint32_t *)(uintptr_t)addr;
+    fake.last_stream = number_of_stream(stream);
     if (fake.is_held) {
-        fake.held_word = word;
-        fake.held_value = value;
+        on->word = word;
+        on->value = value;
     } else {
         *word = value;
     }
+    return CUDA_SUCCESS;
+}
+
+/* An event is the set of streams it was last recorded on: one. */
+CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
+{
+    (void)Flags;
+    ENTER(EventCreate);
+    *phEvent = malloc(sizeof(unsigned));
+    fake.live.events++;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuEventDestroy(CUevent hEvent)
+{
+    ENTER(EventDestroy);
+    free(hEvent);
+    fake.live.events--;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream)
+{
+    ENTER(EventRecord);
+    *(unsigned *)hEvent = number_of_stream(hStream);
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
+    (void)Flags;
+    ENTER(StreamWaitEvent);
+    ((struct fake_stream *)hStream)->awaited |= 1u << *(unsigned *)hEvent;
     return CUDA_SUCCESS;
 }
 

@@ -33,7 +33,7 @@ typedef void (*fake_driver_launch_fn)(const struct fake_driver_launch *launch);
 
 /* What exists at this moment: all zero after a clean close. */
 struct fake_driver_live {
-    unsigned contexts, streams, modules, host_allocations, registrations;
+    unsigned contexts, streams, events, modules, host_allocations, registrations;
     unsigned handles, ranges, mappings, scratch;
 };
 
@@ -44,7 +44,12 @@ FAKE_API void fake_driver_on_launch(fake_driver_launch_fn fn);
 FAKE_API void fake_driver_fail(const char *name, unsigned nth, CUresult result);
 /* From now on every call returns `result`, as after a kernel's illegal access. */
 FAKE_API void fake_driver_break(CUresult result);
+/* Held, streams write no value until they are released: all at the end, or one by one. Streams are
+ * numbered in the order of their making. */
 FAKE_API void fake_driver_hold(bool hold);
+FAKE_API void fake_driver_release(unsigned stream);
+FAKE_API unsigned fake_driver_last_stream(void);        /* that wrote a value, or would have */
+FAKE_API unsigned fake_driver_awaited(unsigned stream); /* bit per stream it ever waited for */
 FAKE_API unsigned fake_driver_calls(const char *name);
 FAKE_API struct fake_driver_live fake_driver_live(void);
 /* Scratch bytes of the largest pool allocation so far. */

@@ -10,14 +10,22 @@
 
 enum { DRIVER_CALLS(FAKE_CALL_NUMBER) DRIVER_PARKED_CALLS(FAKE_CALL_NUMBER) CALL_COUNT };
 
+#define FAKE_DRIVER_STREAMS 16
+
+struct fake_stream {
+    cuuint32_t *word; /* of the last write that is held */
+    cuuint32_t value;
+    unsigned awaited; /* bit per stream whose events this one waited for */
+};
+
 struct fake_driver {
     unsigned calls[CALL_COUNT];
     unsigned fail_at[CALL_COUNT]; /* the count at which it fails; 0: never */
     CUresult fail_with[CALL_COUNT];
     CUresult broken;
     bool is_held;
-    cuuint32_t *held_word;
-    cuuint32_t held_value;
+    struct fake_stream streams[FAKE_DRIVER_STREAMS];
+    unsigned last_stream; /* of the last write */
     fake_driver_launch_fn on_launch;
     struct fake_driver_launch last_launch;
     struct fake_driver_live live;

@@ -360,8 +360,9 @@ Test(cuda_execute, the_count_of_jobs_passes_32_bits)
     cr_assert_eq(driver_init(&driver, &fault), 0);
     cuda_kernels_init(&kernels, &driver);
     cr_assert_eq(cuda_execute_init(&execute, &driver, &kernels, 1, &fault), 0);
-    execute.submitted = execute.finished = execute.reaped = UINT32_MAX - 2;
-    *execute.done = UINT32_MAX - 2;
+    struct cuda_lane *lane = &execute.lanes.lane[0]; /* an idle device's first choice */
+    lane->submitted = lane->finished = UINT32_MAX - 2;
+    *lane->done = UINT32_MAX - 2;
     for (uint64_t i = 0; i < 6; i++) {
         command.job = i;
         cr_assert_eq(cuda_execute_submit(&execute, &command), 0);

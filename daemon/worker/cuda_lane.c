@@ -1,0 +1,86 @@
+#include "cuda_lane.h"
+
+static int lane_init(struct cuda_lane *lane, const struct driver *driver, struct fault *ret_fault)
+{
+    int r = cu_try(driver, ret_fault, StreamCreate, &lane->stream, CU_STREAM_NON_BLOCKING);
+
+    if (!r)
+        r = cu_try(driver, ret_fault, EventCreate, &lane->event, CU_EVENT_DISABLE_TIMING);
+    return r;
+}
+
+int cuda_lanes_init(struct cuda_lanes *lanes, const struct driver *driver, struct fault *ret_fault)
+{
+    CUdeviceptr words_device;
+    void *words = NULL;
+    int r;
+
+    *lanes = (struct cuda_lanes){.driver = driver};
+    r = cu_try(driver, ret_fault, MemHostAlloc, &words, CUDA_LANES * sizeof(uint32_t),
+               CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    if (r)
+        return r;
+    lanes->words = words;
+    r = cu_try(driver, ret_fault, MemHostGetDevicePointer, &words_device, words, 0);
+    for (size_t i = 0; i < CUDA_LANES && !r; i++) {
+        lanes->words[i] = 0;
+        lanes->lane[i].done = &lanes->words[i];
+        lanes->lane[i].done_device = words_device + i * sizeof(uint32_t);
+        r = lane_init(&lanes->lane[i], driver, ret_fault);
+    }
+    return r;
+}
+
+void cuda_lanes_deinit(struct cuda_lanes *lanes)
+{
+    const struct driver *driver = lanes->driver;
+
+    for (size_t i = 0; i < CUDA_LANES; i++) {
+        struct cuda_lane *lane = &lanes->lane[i];
+
+        if (lane->stream) {
+            (void)cu(driver)->StreamSynchronize(lane->stream);
+            (void)cu(driver)->StreamDestroy(lane->stream);
+        }
+        if (lane->event)
+            (void)cu(driver)->EventDestroy(lane->event);
+    }
+    if (lanes->words)
+        (void)cu_parked(driver)->MemFreeHost(lanes->words);
+    *lanes = (struct cuda_lanes){.driver = driver};
+}
+
+int cuda_lane_finish(struct cuda_lane *lane,
+                     const struct driver *driver,
+                     uint64_t *ret_number,
+                     struct fault *ret_fault)
+{
+    int r = cu_try(driver, ret_fault, StreamWriteValue32, lane->stream, lane->done_device,
+                   (cuuint32_t)(lane->submitted + 1), CU_STREAM_WRITE_VALUE_DEFAULT);
+
+    if (!r)
+        *ret_number = ++lane->submitted;
+    return r;
+}
+
+int cuda_lane_after(struct cuda_lane *lane,
+                    const struct driver *driver,
+                    struct cuda_lane *other,
+                    struct fault *ret_fault)
+{
+    int r = cu_try(driver, ret_fault, EventRecord, other->event, other->stream);
+
+    if (!r)
+        r = cu_try(driver, ret_fault, StreamWaitEvent, lane->stream, other->event,
+                   CU_EVENT_WAIT_DEFAULT);
+    return r;
+}
+
+/* The device writes 32 bits of a 64-bit count; few are outstanding, so the difference says it all.
+ * The acquire load pairs with the stream's system-wide barrier before its write. */
+void cuda_lane_look(struct cuda_lane *lane)
+{
+    uint32_t done = __atomic_load_n(lane->done, __ATOMIC_ACQUIRE);
+
+    lane->finished += (uint32_t)(done - (uint32_t)lane->finished);
+}

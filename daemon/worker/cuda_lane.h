@@ -1,0 +1,53 @@
+/*
+ * A lane: one CUDA stream, and a word in pinned memory into which the stream writes how many
+ * commands it has finished, so that looking for completions is a load and no driver call. Commands
+ * on one lane run in their order; those on different lanes at the same time, so that one's last
+ * tiles leave multiprocessors to the next one's first.
+ *
+ * Owner: cuda_execute. Thread: the worker's. What a launch needs beside its operands (workspaces)
+ * belongs to a lane, since launches on different lanes overlap.
+ */
+#pragma once
+
+#include "../core/status.h"
+#include "driver.h"
+
+/* Two keep the device full; more let small products run side by side. */
+#define CUDA_LANES 4
+
+struct cuda_lane {
+    CUstream stream;
+    CUevent event; /* recorded and waited for at once, so one will do */
+    uint32_t *done;
+    CUdeviceptr done_device;
+    uint64_t submitted, finished; /* commands */
+};
+
+struct cuda_lanes {
+    const struct driver *driver;
+    uint32_t *words; /* pinned, one for each lane */
+    struct cuda_lane lane[CUDA_LANES];
+};
+
+/* As backend_cuda_open(): 0, DRIVER_E_FAULT, or < 0. After a failure deinit gives back the rest. */
+int cuda_lanes_init(struct cuda_lanes *lanes, const struct driver *driver, struct fault *ret_fault);
+/* Waits for what was submitted. */
+void cuda_lanes_deinit(struct cuda_lanes *lanes);
+
+/* The end of a command, on the lane's stream; ret_number: its count there. */
+int cuda_lane_finish(struct cuda_lane *lane,
+                     const struct driver *driver,
+                     uint64_t *ret_number,
+                     struct fault *ret_fault);
+/* What comes next on `lane` begins when all that is now on `other` has ended. */
+int cuda_lane_after(struct cuda_lane *lane,
+                    const struct driver *driver,
+                    struct cuda_lane *other,
+                    struct fault *ret_fault);
+/* Reads the word. */
+void cuda_lane_look(struct cuda_lane *lane);
+
+static inline uint64_t cuda_lane_pending(const struct cuda_lane *lane)
+{
+    return lane->submitted - lane->finished;
+}

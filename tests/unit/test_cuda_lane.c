@@ -1,0 +1,173 @@
+/*
+ * Which commands overlap on the device, over the fake driver: streams are held and released one by
+ * one, so that a command which should have waited is seen to end first.
+ */
+#include "../../daemon/core/dtype.h"
+#include "../../daemon/worker/backend.h"
+#include "../../daemon/worker/cuda_lane.h"
+#include "../support/fake_driver.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+static struct backend *gpu;
+static char memory[4096];
+
+static void open_fake(void)
+{
+    struct fault fault;
+
+    setenv("GEMMD_LIBCUDA", FAKE_DRIVER, 1);
+    fake_driver_reset();
+    cr_assert_eq(backend_cuda_open("cuda", NULL, &gpu, &fault), 0, "%s", fault.message);
+    fake_driver_hold(true);
+}
+
+TestSuite(cuda_lane, .init = open_fake);
+
+static void close_clean(void)
+{
+    static const struct fake_driver_live none;
+    struct fake_driver_live live;
+
+    fake_driver_hold(false);
+    gpu->operations->close(gpu);
+    live = fake_driver_live();
+    cr_expect_eq(memcmp(&live, &none, sizeof(none)), 0, "something was not given back");
+}
+
+/* Copies a byte; the lane it went to. */
+static unsigned submit(uint64_t job, unsigned to, unsigned from)
+{
+    struct gemmd_command command = {
+        .kind = GEMMD_COMMAND_COPY,
+        .job = job,
+        .body.copy = {.destination = (uintptr_t)&memory[to],
+                      .source = (uintptr_t)&memory[from],
+                      .size = 1},
+    };
+
+    cr_assert_eq(gpu->operations->submit(gpu, &command), 0);
+    return fake_driver_last_stream();
+}
+
+/* The job whose completion is next; 0: none. */
+static uint64_t reap(void)
+{
+    struct gemmd_completion completion;
+    int r = gpu->operations->reap(gpu, &completion);
+
+    cr_assert_geq(r, 0);
+    return r ? completion.job : 0;
+}
+
+Test(cuda_lane, commands_that_touch_different_memory_get_lanes_of_their_own)
+{
+    unsigned seen = 0;
+
+    for (unsigned i = 0; i < CUDA_LANES; i++)
+        seen |= 1u << submit(i + 1, 2 * i, 2 * i + 1);
+    cr_expect_eq(seen, (1u << CUDA_LANES) - 1);
+    close_clean();
+}
+
+Test(cuda_lane, an_idle_device_is_always_given_the_same_lane)
+{
+    fake_driver_hold(false);
+    for (uint64_t i = 1; i < 10; i++) {
+        cr_expect_eq(submit(i, 0, 1), 0);
+        cr_expect_eq(reap(), i);
+    }
+    close_clean();
+}
+
+Test(cuda_lane, what_reads_goes_behind_what_writes)
+{
+    unsigned writer = submit(1, 0, 1), apart = submit(2, 2, 3);
+
+    cr_expect_neq(apart, writer);
+    cr_expect_eq(submit(3, 4, 0), writer);
+    cr_expect_eq(submit(4, 1, 5), writer, "a write behind a read");
+    close_clean();
+}
+
+Test(cuda_lane, what_depends_on_two_lanes_waits_for_both)
+{
+    unsigned first = submit(1, 0, 1), second = submit(2, 2, 3), both = submit(3, 0, 2);
+
+    cr_expect_neq(first, second);
+    cr_expect(both == first || both == second);
+    cr_expect_eq(fake_driver_awaited(both), 1u << (first + second - both));
+    close_clean();
+}
+
+Test(cuda_lane, ended_commands_are_waited_for_by_nobody)
+{
+    unsigned first = submit(1, 0, 1);
+
+    fake_driver_release(first);
+    submit(2, 2, 3);
+    submit(3, 0, 2);
+    for (unsigned i = 0; i < CUDA_LANES; i++)
+        cr_expect_eq(fake_driver_awaited(i) & 1u << first, 0);
+    close_clean();
+}
+
+Test(cuda_lane, a_command_that_ends_early_is_reported_early)
+{
+    submit(1, 0, 1);
+    fake_driver_release(submit(2, 2, 3));
+    cr_expect_eq(reap(), 2);
+    cr_expect_eq(reap(), 0);
+    fake_driver_hold(false);
+    cr_expect_eq(reap(), 1);
+    close_clean();
+}
+
+Test(cuda_lane, commands_of_one_job_overlap_but_are_reported_in_order)
+{
+    unsigned first = submit(1, 0, 1), second = submit(1, 0, 1);
+
+    cr_expect_neq(first, second);
+    fake_driver_release(second);
+    cr_expect_eq(reap(), 0);
+    fake_driver_release(first);
+    cr_expect_eq(reap(), 1);
+    cr_expect_eq(reap(), 1);
+    close_clean();
+}
+
+/* A hole in the ring of commands keeps the slots behind it: never more than `depth` are taken. */
+Test(cuda_lane, one_that_never_ends_leaves_the_others_their_order_and_their_room)
+{
+    unsigned stuck = submit(1, 0, 1);
+    uint32_t depth = gpu->operations->depth;
+
+    for (uint64_t i = 2; gpu->operations->pending(gpu) < depth; i++) {
+        unsigned lane = submit(i, 2, 3);
+
+        cr_expect_neq(lane, stuck);
+        fake_driver_release(lane);
+        cr_expect_eq(reap(), i);
+    }
+    cr_expect_eq(reap(), 0);
+    fake_driver_release(stuck);
+    cr_expect_eq(reap(), 1);
+    cr_expect_eq(gpu->operations->pending(gpu), 0);
+    close_clean();
+}
+
+Test(cuda_lane, one_whose_order_cannot_be_kept_does_not_run)
+{
+    submit(1, 0, 1);
+    submit(2, 2, 3);
+    memory[0] = 'a';
+    memory[2] = 'b';
+    fake_driver_fail("cuStreamWaitEvent", 0, CUDA_ERROR_INVALID_VALUE);
+    submit(3, 0, 2);
+    cr_expect_eq(memory[0], 'a');
+    fake_driver_hold(false);
+    for (int i = 0; i < 3; i++)
+        cr_expect_neq(reap(), 0);
+    close_clean();
+}
