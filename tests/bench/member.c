@@ -63,8 +63,9 @@ int bench_member(int argc, char **argv)
     if (r)
         r = crew_fail(page, "client %zu: %.160s", index,
                       work.connection ? gemmd_last_error(work.connection)->message : "no daemon");
-    /* One is enough for the configuration; the others would only delay the start. */
-    if (!r && index == 0 && work_check(&work))
+    /* One check is enough for the configuration; the others would only delay the start. But each
+     * may have another shape than the first, whose compilation is not to fall into a round. */
+    if (!r && (index == 0 ? work_check(&work) : work_warm(&work)))
         r = crew_fail(page, "client %zu: a wrong or failed product", index);
     r = r ? r : rounds(page, index, &work);
     work_close(&work);

@@ -78,6 +78,15 @@ gemmd_product work_product(const struct work *work, uint64_t number)
     return product;
 }
 
+int work_warm(struct work *work)
+{
+    gemmd_result result = {.size = sizeof(result)};
+    gemmd_product product = work_product(work, 0);
+    if (gemmd_gemm(work->connection, &product, &result))
+        return bench_client_failed(work->connection, "the product");
+    return 0;
+}
+
 int work_check(struct work *work)
 {
     char text[256];

@@ -33,6 +33,8 @@ struct work {
 int work_open(struct work *work, const struct work_options *options);
 void work_close(struct work *work);
 gemmd_product work_product(const struct work *work, uint64_t number);
+/* Runs one product, so that its kernel is there when time is taken. */
+int work_warm(struct work *work);
 /* Runs one product over poisoned memory and holds it against the reference: 0 when it is right. */
 int work_check(struct work *work);
 struct flow_engine work_engine(struct work *work);
