@@ -34,11 +34,15 @@ typedef int64_t gemmd_i64;
 enum {
     GEMMD_JOB_TRANS_A = 1u << 0,
     GEMMD_JOB_TRANS_B = 1u << 1,
+    /* What each value of the bias belongs to, a row of D or a column; neither: no bias. */
+    GEMMD_JOB_BIAS_PER_ROW = 1u << 2,
+    GEMMD_JOB_BIAS_PER_COLUMN = 1u << 3,
     /* The operand lies in host memory: the worker stages it before the kernel sees the job. */
     GEMMD_JOB_HOST_A = 1u << 4,
     GEMMD_JOB_HOST_B = 1u << 5,
     GEMMD_JOB_HOST_C = 1u << 6,
     GEMMD_JOB_HOST_D = 1u << 7,
+    GEMMD_JOB_HOST_BIAS = 1u << 8,
 };
 
 struct gemmd_job {
@@ -49,12 +53,13 @@ struct gemmd_job {
     double alpha, beta;
     gemmd_u32 input, output; /* enum dtype of daemon/core/dtype.h */
     gemmd_u32 flags;
-    gemmd_u32 reserved0;
+    gemmd_u32 activation; /* enum activation of daemon/core/activation.h */
     gemmd_u64 first_tile,
         tile_count;      /* a slice of the tiles, in what a cluster computes; count 0: the rest */
     gemmd_u64 workspace; /* device address, for configurations that need one */
-    gemmd_u64 bias;      /* reserved for the fused epilogue; 0 */
-    gemmd_u64 reserved1[8];
+    gemmd_u64 bias;      /* address of m or n elements of the output type, by the flags */
+    gemmd_i64 stride_bias;
+    gemmd_u64 reserved1[7];
 };
 
 GEMMD_STATIC_ASSERT(sizeof(struct gemmd_job) == 256, "job size is ABI");

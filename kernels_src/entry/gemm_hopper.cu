@@ -162,7 +162,7 @@ struct multiplier {
                 tile.clear();
             int slot = accum_from_ring(tile, k_tiles);
             out_place to = place_of(work, work.place()); /* while the last products run */
-            epilogue op(work.job());
+            epilogue op(work.job(), to.item);
             finish(tile, k_tiles, slot);
             writer.gmem_from_accum(tile, to, op);
         }

@@ -47,6 +47,8 @@ DEVICE window window_of(const warp_type &warp, const gemmd_job &job, const raste
             job.d + (u64)(in_d * cfg::output_size),
             job.ldc,
             job.ldd,
+            row,
+            col,
             extent_in(job.m - row, cfg::warp_m),
             extent_in(job.n - col, cfg::warp_n)};
 }
@@ -57,7 +59,7 @@ DEVICE void compute_tile(const gemmd_job &job, const raster::place &at, const ct
 
     warp.clear();
     accum_from_gmem(warp, job, at, me);
-    gmem_from_accum(window_of(warp, job, at), epilogue(job), warp,
+    gmem_from_accum(window_of(warp, job, at), epilogue(job, at.item), warp,
                     smem::slab_of_warp(me.s_ring, me.warp), me.lane);
     bar_sync_0(); /* slabs are read before the next tile fills the ring */
 }

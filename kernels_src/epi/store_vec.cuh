@@ -16,35 +16,9 @@
 struct window {
     u64 g_c, g_d; /* its first element; g_c is read only when the epilogue says so */
     i64 ldc, ldd;
+    i64 row, col; /* of that element in D */
     int rows, cols;
 };
-
-typedef number<cfg::output> out;
-
-template <typename BITS> DEVICE BITS ld_global_bits(u64 g_address)
-{
-    if constexpr (sizeof(BITS) == 2)
-        return ld_global_u16(g_address);
-    else if constexpr (sizeof(BITS) == 4)
-        return ld_global_u32(g_address);
-    else
-        return ld_global_u64(g_address);
-}
-
-DEVICE void st_global_bits(u64 g_address, u16 bits)
-{
-    st_global_u16(g_address, bits);
-}
-
-DEVICE void st_global_bits(u64 g_address, u32 bits)
-{
-    st_global_u32(g_address, bits);
-}
-
-DEVICE void st_global_bits(u64 g_address, u64 bits)
-{
-    st_global_u64(g_address, bits);
-}
 
 template <int COUNT> union accumulator_bits {
     scalar values[COUNT];
@@ -76,17 +50,18 @@ template <int COUNT> DEVICE void regs_from_slab(scalar (&r)[COUNT], u32 s_addres
 
 DEVICE u64 element_address(u64 g_base, i64 ld, int row, int col)
 {
-    return g_base + (u64)((row * ld + col) * cfg::output_size);
+    return element_address(g_base, row * ld + col);
 }
 
 DEVICE void
 gmem_from_slab_element(const window &to, const epilogue &op, int row, int col, scalar r_accum)
 {
-    scalar r_c = 0;
+    scalar r[1] = {r_accum}, r_c[1] = {0};
 
     if (op.reads_c)
-        r_c = out::from_bits(ld_global_bits<out::bits>(element_address(to.g_c, to.ldc, row, col)));
-    st_global_bits(element_address(to.g_d, to.ldd, row, col), out::to_bits(op.apply(r_accum, r_c)));
+        r_c[0] = reg_from_gmem(element_address(to.g_c, to.ldc, row, col));
+    op.apply(r, r_c, to.row + row, to.col + col);
+    gmem_from_reg(element_address(to.g_d, to.ldd, row, col), r[0]);
 }
 
 constexpr int out_chunk = 16 / cfg::output_size;
@@ -99,18 +74,21 @@ union out_chunk_bits {
 };
 
 DEVICE void gmem_from_slab_chunk(
-    const window &to, const epilogue &op, int row, int col, const scalar (&r_accum)[out_chunk])
+    const window &to, const epilogue &op, int row, int col, scalar (&r_accum)[out_chunk])
 {
     out_chunk_bits r;
+    scalar r_c[out_chunk] = {};
 
-    if (op.reads_c)
+    if (op.reads_c) {
         ld_global_v4_u32(r.words, element_address(to.g_c, to.ldc, row, col));
 #pragma unroll
-    for (int e = 0; e < out_chunk; e++) {
-        scalar r_c = op.reads_c ? out::from_bits(r.elements[e]) : (scalar)0;
-
-        r.elements[e] = out::to_bits(op.apply(r_accum[e], r_c));
+        for (int e = 0; e < out_chunk; e++)
+            r_c[e] = out::from_bits(r.elements[e]);
     }
+    op.apply(r_accum, r_c, to.row + row, to.col + col);
+#pragma unroll
+    for (int e = 0; e < out_chunk; e++)
+        r.elements[e] = out::to_bits(r_accum[e]);
     st_global_v4_u32(element_address(to.g_d, to.ldd, row, col), r.words);
 }
 
