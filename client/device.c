@@ -1,6 +1,7 @@
 /*
- * Device memory that goes to other owners: descriptors out.
+ * Device memory between the daemon and the caller's own CUDA: descriptors in and out.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -43,4 +44,40 @@ gemmd_status gemmd_buffer_export(gemmd_buffer *buffer, gemmd_export *ret)
     status = take_export(connection, call, ret);
     (void)call_free(connection, call);
     return status;
+}
+
+static gemmd_status check_import(gemmd *connection, const gemmd_import *memory)
+{
+    if (!memory || memory->size < sizeof(*memory))
+        return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "memory",
+                               "memory is NULL, or its size is not sizeof(gemmd_import)");
+    if ((memory->fd >= 0) == (memory->ipc_handle != NULL))
+        return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "fd",
+                               "fd is %d and ipc_handle is %s; allowed is one of the two",
+                               memory->fd, memory->ipc_handle ? "given" : "NULL");
+    if (memory->fd >= 0 && fcntl(memory->fd, F_GETFD) < 0)
+        return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "fd",
+                               "%d is not an open descriptor", memory->fd);
+    return GEMMD_OK;
+}
+
+gemmd_status gemmd_buffer_import(gemmd *connection, const gemmd_import *memory, gemmd_buffer **ret)
+{
+    struct request request = {.method = METHOD_BUFFER_IMPORT};
+    gemmd_status status = buffer_check_target(connection, ret);
+
+    if (status == GEMMD_OK)
+        status = check_import(connection, memory);
+    if (status != GEMMD_OK)
+        return status;
+    request.body.buffer = (struct request_buffer){
+        .size = memory->bytes,
+        .offset = memory->offset,
+        .handle = memory->ipc_handle,
+        .writable = memory->writable,
+        .name = memory->name,
+        .name_size = memory->name ? strlen(memory->name) : 0,
+        .mode = memory->mode,
+    };
+    return buffer_obtain(connection, &request, memory->fd, ret);
 }

@@ -140,6 +140,34 @@ GEMMD_API gemmd_status gemmd_buffer_open(gemmd *connection,
 GEMMD_API gemmd_status gemmd_buffer_register(
     gemmd *connection, int memfd, uint64_t size, bool writable, gemmd_buffer **ret);
 
+/* Device memory of the caller's own CUDA as a buffer, without a copy. The daemon maps it once and
+ * keeps it until gemmd_buffer_free() or the end of the connection, with which its name goes, too.
+ */
+typedef struct gemmd_import {
+    size_t size; /* sizeof(gemmd_import): use GEMMD_IMPORT_INIT */
+    /* From cuMemExportToShareableHandle(), POSIX descriptor; not consumed. (For a daemon on the CPU
+     * a memfd with F_SEAL_SHRINK.) -1: */
+    int fd;
+    const void *ipc_handle; /* 64 bytes from cuIpcGetMemHandle(): for users the daemon trusts */
+    uint64_t offset;        /* where in the allocation the buffer begins; a multiple of 256 */
+    uint64_t bytes;         /* of the buffer */
+    bool writable;
+    const char *name; /* NULL: private to this connection */
+    unsigned mode;    /* of the name, as gemmd_buffer_create()'s */
+} gemmd_import;
+
+#define GEMMD_IMPORT_INIT                                                                          \
+    {                                                                                              \
+        .size = sizeof(gemmd_import), .fd = -1, .ipc_handle = NULL, .offset = 0, .bytes = 0,       \
+        .writable = false, .name = NULL, .mode = 0600                                              \
+    }
+
+/* As with exported memory nothing orders the caller's kernels with the daemon's jobs. Two buffers
+ * on one memory are not seen as one: wait for jobs that write it before using the other. */
+GEMMD_API gemmd_status gemmd_buffer_import(gemmd *connection,
+                                           const gemmd_import *memory,
+                                           gemmd_buffer **ret);
+
 typedef struct gemmd_export {
     size_t size;         /* sizeof(gemmd_export), set by the caller */
     int fd;              /* the caller's; close-on-exec */

@@ -224,6 +224,13 @@ size_t request_count(const struct request *request)
                : 1;
 }
 
+size_t request_descriptors(const struct request *request)
+{
+    if (request->method == METHOD_BUFFER_IMPORT)
+        return request->body.buffer.handle ? 0 : 1;
+    return request->method == METHOD_BUFFER_REGISTER ? 1 : 0;
+}
+
 void request_deinit(struct request *request)
 {
     if (request->method != METHOD_GEMM_MANY)
@@ -277,6 +284,7 @@ static const struct {
     [METHOD_CANCEL] = {"cancel", decode_cancel},
     [METHOD_BUFFER_CREATE] = {"buffer.create", request_decode_create},
     [METHOD_BUFFER_REGISTER] = {"buffer.register", request_decode_register},
+    [METHOD_BUFFER_IMPORT] = {"buffer.import", request_decode_import},
     [METHOD_BUFFER_OPEN] = {"buffer.open", request_decode_open},
     [METHOD_BUFFER_FREE] = {"buffer.free", request_decode_free},
     [METHOD_BUFFER_WRITE] = {"buffer.write", request_decode_write},

@@ -21,6 +21,7 @@ enum method {
     METHOD_CANCEL,          /* "cancel": a request that has not started */
     METHOD_BUFFER_CREATE,   /* "buffer.create": device or host memory owned by the daemon */
     METHOD_BUFFER_REGISTER, /* "buffer.register": the client's memfd, as descriptor 0 */
+    METHOD_BUFFER_IMPORT,   /* "buffer.import": the client's device memory */
     METHOD_BUFFER_OPEN,     /* "buffer.open": by name */
     METHOD_BUFFER_FREE,     /* "buffer.free": gives the id back; memory goes with its last user */
     METHOD_BUFFER_WRITE,    /* "buffer.write": inline bytes into a buffer */
@@ -85,6 +86,8 @@ enum buffer_kind {
     BUFFER_DEVICE = 2,
 };
 
+#define REQUEST_HANDLE_SIZE 64 /* bytes of a legacy CUDA handle */
+
 #define BUFFER_NAME_MAX     64   /* bytes, printable ASCII without space and '/' */
 #define BUFFER_MODE_DEFAULT 0600 /* of a named buffer */
 
@@ -97,16 +100,17 @@ enum buffer_kind {
 
 struct request_buffer {
     enum buffer_kind kind; /* create */
-    uint64_t size;         /* create, register: bytes */
-    const char *name;      /* create, open; not zero-terminated; NULL when unnamed */
+    uint64_t size;         /* create, register, import: bytes */
+    const char *name;      /* create, import, open; not zero-terminated; NULL when unnamed */
     size_t name_size;
-    uint32_t mode;    /* create: permission bits like a file's; they matter with a name */
-    bool exportable;  /* create: device memory that buffer.export gives away */
-    bool writable;    /* register, open: may jobs write it */
-    uint64_t id;      /* free, write, read, export */
-    uint64_t offset;  /* write, read: bytes */
-    const void *data; /* write */
-    uint64_t length;  /* write: size of data; read: bytes wanted */
+    uint32_t mode;   /* create, import: permission bits like a file's; they matter with a name */
+    bool exportable; /* create: device memory that buffer.export gives away */
+    bool writable;   /* register, import, open: may jobs write it */
+    uint64_t id;     /* free, write, read, export */
+    uint64_t offset; /* write, read, import: bytes */
+    const uint8_t *handle; /* import: REQUEST_HANDLE_SIZE bytes; NULL: by descriptor 0 */
+    const void *data;      /* write */
+    uint64_t length;       /* write: size of data; read: bytes wanted */
 };
 
 struct request_copy {
@@ -163,6 +167,8 @@ enum {
 
 /* Requests in the message: 1, or the products of gemm_many. Their ids count up from `id`. */
 size_t request_count(const struct request *request);
+/* Descriptors that it comes with. */
+size_t request_descriptors(const struct request *request);
 /* Frees what decoding allocated; also after a refusal. */
 void request_deinit(struct request *request);
 

@@ -41,16 +41,22 @@ static void decode_kind(struct fields *fields, enum buffer_kind *ret)
         fields_refuse(fields, "kind", object, "\"host\" or \"device\"");
 }
 
+static void decode_mode(struct fields *fields, struct request_buffer *buffer)
+{
+    uint64_t mode = BUFFER_MODE_DEFAULT;
+
+    fields_unsigned(fields, "mode", FIELD_OPTIONAL, (struct field_range){0, 0777}, &mode);
+    buffer->mode = (uint32_t)mode;
+}
+
 void request_decode_create(struct fields *fields, struct request *request)
 {
     struct request_buffer *buffer = &request->body.buffer;
-    uint64_t mode = BUFFER_MODE_DEFAULT;
 
     decode_kind(fields, &buffer->kind);
     fields_unsigned(fields, "size", FIELD_REQUIRED, range_some, &buffer->size);
     decode_name(fields, FIELD_OPTIONAL, buffer);
-    fields_unsigned(fields, "mode", FIELD_OPTIONAL, (struct field_range){0, 0777}, &mode);
-    buffer->mode = (uint32_t)mode;
+    decode_mode(fields, buffer);
     fields_bool(fields, "exportable", FIELD_OPTIONAL, &buffer->exportable);
 }
 
@@ -58,6 +64,23 @@ void request_decode_register(struct fields *fields, struct request *request)
 {
     fields_unsigned(fields, "size", FIELD_REQUIRED, range_some, &request->body.buffer.size);
     fields_bool(fields, "writable", FIELD_OPTIONAL, &request->body.buffer.writable);
+}
+
+void request_decode_import(struct fields *fields, struct request *request)
+{
+    struct request_buffer *buffer = &request->body.buffer;
+    msgpack_object_bin handle = {0};
+
+    fields_unsigned(fields, "size", FIELD_REQUIRED, range_some, &buffer->size);
+    fields_unsigned(fields, "offset", FIELD_OPTIONAL, range_any, &buffer->offset);
+    fields_bool(fields, "writable", FIELD_OPTIONAL, &buffer->writable);
+    decode_name(fields, FIELD_OPTIONAL, buffer);
+    decode_mode(fields, buffer);
+    if (!fields_bytes(fields, "handle", &handle))
+        return;
+    if (handle.size != REQUEST_HANDLE_SIZE)
+        fields_refuse(fields, "handle", fields_find(fields, "handle"), "64 bytes");
+    buffer->handle = (const uint8_t *)handle.ptr;
 }
 
 void request_decode_open(struct fields *fields, struct request *request)

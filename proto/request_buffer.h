@@ -8,6 +8,7 @@
 
 void request_decode_create(struct fields *fields, struct request *request);
 void request_decode_register(struct fields *fields, struct request *request);
+void request_decode_import(struct fields *fields, struct request *request);
 void request_decode_open(struct fields *fields, struct request *request);
 void request_decode_free(struct fields *fields, struct request *request);
 void request_decode_write(struct fields *fields, struct request *request);

@@ -85,6 +85,19 @@ static void encode_create(struct pack *pack, const struct request_buffer *buffer
         pack_bool(pack, "exportable", true);
 }
 
+static void encode_import(struct pack *pack, const struct request_buffer *buffer)
+{
+    pack_unsigned(pack, "size", buffer->size);
+    if (buffer->offset != 0)
+        pack_unsigned(pack, "offset", buffer->offset);
+    pack_bool(pack, "writable", buffer->writable);
+    if (buffer->name != NULL)
+        pack_text(pack, "name", buffer->name, buffer->name_size);
+    pack_unsigned(pack, "mode", buffer->mode);
+    if (buffer->handle != NULL)
+        pack_bytes(pack, "handle", buffer->handle, REQUEST_HANDLE_SIZE);
+}
+
 static void encode_copy(struct pack *pack, const struct request_copy *copy)
 {
     pack_unsigned(pack, "source", copy->source);
@@ -104,6 +117,9 @@ encode_buffer(struct pack *pack, enum method method, const struct request_buffer
     case METHOD_BUFFER_REGISTER:
         pack_unsigned(pack, "size", buffer->size);
         pack_bool(pack, "writable", buffer->writable);
+        return;
+    case METHOD_BUFFER_IMPORT:
+        encode_import(pack, buffer);
         return;
     case METHOD_BUFFER_OPEN:
         pack_text(pack, "name", buffer->name, buffer->name_size);
@@ -153,6 +169,7 @@ static void encode_body(struct pack *pack, const struct request *request)
         return;
     case METHOD_BUFFER_CREATE:
     case METHOD_BUFFER_REGISTER:
+    case METHOD_BUFFER_IMPORT:
     case METHOD_BUFFER_OPEN:
     case METHOD_BUFFER_FREE:
     case METHOD_BUFFER_WRITE:

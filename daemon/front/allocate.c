@@ -90,10 +90,12 @@ static void memory_changed(struct memory *memory)
     if (buffer->is_made || buffer->is_clearing)
         return;
     if (memory->state == MEMORY_LOST)
-        (void)fault_set(&fault, memory->lost_status, "size", "%s", memory->lost_reason);
-    /* A new memfd is zero, and so is a CPU worker's device memory, which is one. */
-    is_zero =
-        memory->kind == LINK_MEMORY_HOST || buffer->table->worker->device.kind == LINK_DEVICE_CPU;
+        (void)fault_set(&fault, memory->lost_status, memory->lost_argument, "%s",
+                        memory->lost_reason);
+    /* A new memfd is zero, and so is a CPU worker's device memory, which is one. A client's memory
+     * holds what the client wants. */
+    is_zero = memory->kind != LINK_MEMORY_DEVICE_CREATE ||
+              buffer->table->worker->device.kind == LINK_DEVICE_CPU;
     if (!session || is_zero || fault.status != STATUS_OK) {
         allocate_answer(buffer, &fault);
         return;
@@ -178,6 +180,53 @@ int allocate_register(struct session *session,
         return SESSION_E_FAULT;
     r = make(session, request->id, &wanted, fault);
     if (r == 0)
+        *fd = -1;
+    return r;
+}
+
+/* What a descriptor is, only the worker's driver can say; of the CPU's it is a memfd. */
+static enum status check_imported(const struct session *session,
+                                  const struct request_buffer *body,
+                                  int fd,
+                                  struct fault *fault)
+{
+    uint64_t end;
+
+    if (!quota_may_import(&session->server->quota, session->uid, body->handle != NULL, fault))
+        return fault->status;
+    if (fd < 0 || session->server->worker.device.kind == LINK_DEVICE_CUDA ||
+        add_overflows(body->offset, body->size, &end))
+        return STATUS_OK;
+    return buffer_check_memfd(fd, end, body->writable, fault);
+}
+
+int allocate_import(struct session *session,
+                    const struct request *request,
+                    int *fd,
+                    struct fault *fault)
+{
+    const struct request_buffer *body = &request->body.buffer;
+    const struct buffer_request wanted = {
+        .kind = BUFFER_DEVICE,
+        .import = body->handle ? LINK_MEMORY_DEVICE_IPC : LINK_MEMORY_DEVICE_FOREIGN,
+        .size = body->size,
+        .offset = body->offset,
+        .handle = body->handle,
+        .name = body->name_size > 0 ? body->name : NULL,
+        .name_size = body->name_size,
+        .mode = (mode_t)body->mode,
+        .is_writable = body->writable,
+        .uid = session->uid,
+        .gid = session->gid,
+        .fd = body->handle ? -1 : *fd,
+    };
+    int r;
+
+    static_assert(REQUEST_HANDLE_SIZE == LINK_IPC_HANDLE, "one handle");
+    if (check_imported(session, body, wanted.fd, fault) != STATUS_OK)
+        return SESSION_E_FAULT;
+    r = make(session, request->id, &wanted, fault);
+    if (r == 0 && !body->handle)
         *fd = -1;
     return r;
 }

@@ -1,6 +1,7 @@
 #include "buffer.h"
 
 #include "../core/error.h"
+#include "../core/log.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -75,6 +76,21 @@ static enum status check_request(const struct buffer_request *request, struct fa
     return request->name ? check_name(request, ret_fault) : STATUS_OK;
 }
 
+static enum status check_import(const struct buffer_request *request, struct fault *ret_fault)
+{
+    uint64_t end;
+
+    if (request->offset % BUFFER_IMPORT_ALIGNMENT != 0)
+        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "offset",
+                         "offset is %" PRIu64 "; allowed are multiples of %d", request->offset,
+                         BUFFER_IMPORT_ALIGNMENT);
+    if (add_overflows(request->offset, request->size, &end) || end > INT64_MAX)
+        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "offset",
+                         "offset %" PRIu64 " and size %" PRIu64 " exceed 2^63 - 1", request->offset,
+                         request->size);
+    return STATUS_OK;
+}
+
 /* Seals first: without F_SEAL_SHRINK the size could change right after we looked at it, and a job
  * would meet SIGBUS. */
 enum status buffer_check_memfd(int fd, uint64_t size, bool writable, struct fault *ret_fault)
@@ -143,14 +159,26 @@ static uint64_t allocation_of(const struct buffers *buffers, uint64_t size)
     return add_overflows(size, unit - 1, &rounded) ? UINT64_MAX : rounded / unit * unit;
 }
 
+static enum quota_resource bytes_of(const struct buffers *buffers,
+                                    const struct buffer_request *request)
+{
+    if (request->kind == BUFFER_HOST)
+        return QUOTA_HOST_BYTES;
+    if (!request->import)
+        return QUOTA_DEVICE_BYTES;
+    /* A client's "device" memory on the CPU is memory of this machine like any other. */
+    return buffers->worker->device.kind == LINK_DEVICE_CPU ? QUOTA_HOST_BYTES
+                                                           : QUOTA_IMPORTED_BYTES;
+}
+
 static int charge(struct buffers *buffers,
                   struct buffer *buffer,
                   const struct buffer_request *request,
                   struct fault *ret_fault)
 {
-    bool is_device = request->kind == BUFFER_DEVICE;
-    enum quota_resource bytes = is_device ? QUOTA_DEVICE_BYTES : QUOTA_HOST_BYTES;
-    uint64_t amount = is_device ? buffer->allocation : request->size;
+    enum quota_resource bytes = bytes_of(buffers, request);
+    uint64_t amount =
+        bytes == QUOTA_HOST_BYTES ? request->offset + request->size : buffer->allocation;
     int r = quota_charge(buffers->quota, request->uid, QUOTA_BUFFERS, 1, &buffer->charge_count,
                          ret_fault);
 
@@ -194,6 +222,22 @@ static void buffer_unrefp(struct buffer **buffer)
     *buffer = buffer_unref(*buffer);
 }
 
+static enum link_memory_kind memory_kind(const struct buffer_request *request)
+{
+    if (request->import)
+        return request->import;
+    return request->kind == BUFFER_DEVICE ? LINK_MEMORY_DEVICE_CREATE : LINK_MEMORY_HOST;
+}
+
+static void import_suspected(struct memory *memory)
+{
+    struct buffer *buffer = container_of(memory, struct buffer, memory);
+
+    quota_note_import_fault(buffer->table->quota, buffer->uid);
+    log_warning("uid=%u memory=%" PRIu64 " state=suspect: the worker died while it imported it",
+                (unsigned)buffer->uid, memory->id);
+}
+
 static struct buffer *buffer_alloc(struct buffers *buffers, const struct buffer_request *request)
 {
     struct buffer *buffer = calloc(1, sizeof(*buffer));
@@ -204,18 +248,22 @@ static struct buffer *buffer_alloc(struct buffers *buffers, const struct buffer_
         .table = buffers,
         .kind = request->kind,
         .size = request->size,
-        .allocation = allocation_of(buffers, request->size),
+        .allocation = allocation_of(buffers, request->offset + request->size),
         .is_exportable = request->is_exportable,
         .uid = request->uid,
         .gid = request->gid,
         .mode = request->mode,
         .references = 1,
-        .memory = {.kind = request->kind == BUFFER_DEVICE ? LINK_MEMORY_DEVICE_CREATE
-                                                          : LINK_MEMORY_HOST,
+        .memory = {.kind = memory_kind(request),
                    .fd = -1,
                    .size = request->size,
+                   .offset = request->offset,
                    .is_writable = request->is_writable},
     };
+    if (request->handle)
+        memcpy(buffer->memory.handle, request->handle, sizeof(buffer->memory.handle));
+    if (request->import)
+        buffer->memory.suspected = import_suspected;
     list_init(&buffer->memory.link);
     list_append(&buffers->all, &buffer->link);
     buffers->count++;
@@ -226,13 +274,22 @@ static int note_identity(struct buffer *buffer)
 {
     struct stat status;
 
-    if (buffer->memory.fd < 0)
+    bool is_memfd = buffer->memory.kind == LINK_MEMORY_HOST ||
+                    buffer->table->worker->device.kind == LINK_DEVICE_CPU;
+
+    if (buffer->memory.fd < 0 || !is_memfd)
         return 0;
     if (fstat(buffer->memory.fd, &status) < 0)
         return error_origin(-errno);
     buffer->device = status.st_dev;
     buffer->inode = status.st_ino;
     return 0;
+}
+
+bool buffer_is_imported(const struct buffer *buffer)
+{
+    return buffer->memory.kind == LINK_MEMORY_DEVICE_FOREIGN ||
+           buffer->memory.kind == LINK_MEMORY_DEVICE_IPC;
 }
 
 bool buffer_is_same_memory(const struct buffer *a, const struct buffer *b)
@@ -249,7 +306,8 @@ int buffer_new(struct buffers *buffers,
     cleanup(buffer_unrefp) struct buffer *buffer = NULL;
     int r;
 
-    if (check_request(request, ret_fault) != STATUS_OK)
+    if (check_request(request, ret_fault) != STATUS_OK ||
+        check_import(request, ret_fault) != STATUS_OK)
         return BUFFER_E_FAULT;
     if (request->name && find_by_name(buffers, request->name, request->name_size)) {
         (void)fault_set(ret_fault, STATUS_EXISTS, "name", "the name \"%.*s\" is taken",

@@ -17,6 +17,9 @@
 #include "quota.h"
 #include "worker_process.h"
 
+/* Of the place in its allocation where imported memory begins: plans count on it (product.c). */
+#define BUFFER_IMPORT_ALIGNMENT 256
+
 struct session;
 
 struct buffers {
@@ -52,14 +55,18 @@ struct buffer {
 
 struct buffer_request {
     enum buffer_kind kind;
+    enum link_memory_kind import; /* DEVICE_FOREIGN, DEVICE_IPC; 0: ours, or a client's memfd */
     uint64_t size;
-    const char *name; /* NULL: unnamed */
+    uint64_t offset;       /* import: where in its allocation it begins */
+    const uint8_t *handle; /* DEVICE_IPC: LINK_IPC_HANDLE bytes */
+    const char *name;      /* NULL: unnamed */
     size_t name_size;
     mode_t mode;
     bool is_writable, is_exportable;
     uid_t uid;
     gid_t gid;
-    int fd; /* a client's memfd that passed buffer_check_memfd(); consumed on success; -1: ours */
+    int fd; /* a client's memfd that passed buffer_check_memfd(), or an imported descriptor;
+               consumed on success; -1: ours */
 };
 
 enum {
@@ -86,7 +93,10 @@ int buffer_open(struct buffers *buffers,
                 struct buffer **ret_buffer,
                 struct fault *ret_fault);
 void buffer_forget_name(struct buffer *buffer);
-/* One memory, be it by two names: equal offsets are then equal bytes. */
+/* Device memory of a client's. */
+bool buffer_is_imported(const struct buffer *buffer);
+/* One memory, be it by two names: equal offsets are then equal bytes. Of imported device memory it
+ * cannot be known: two descriptors of one allocation look like any two. */
 bool buffer_is_same_memory(const struct buffer *a, const struct buffer *b);
 /* A descriptor for a client to map: read-only unless it may write (device memory's always lets its
  * holder write). -errno. */

@@ -15,6 +15,9 @@ void handles_deinit(struct handles *handles)
 
         if (handle->buffer && handle->is_maker)
             handle->buffer->has_maker = false;
+        /* A client's own memory goes with the client. */
+        if (handle->buffer && handle->is_maker && buffer_is_imported(handle->buffer))
+            buffer_forget_name(handle->buffer);
         handle->buffer = buffer_unref(handle->buffer);
     }
     free(handles->entries);

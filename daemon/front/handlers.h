@@ -33,6 +33,10 @@ int allocate_register(struct session *session,
                       const struct request *request,
                       int *fd,
                       struct fault *fault);
+int allocate_import(struct session *session,
+                    const struct request *request,
+                    int *fd,
+                    struct fault *fault);
 int allocate_open(struct session *session, const struct request *request, struct fault *fault);
 int allocate_free(struct session *session, const struct request *request, struct fault *fault);
 int allocate_export(struct session *session, const struct request *request, struct fault *fault);

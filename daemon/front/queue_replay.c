@@ -79,12 +79,26 @@ static void block_again(struct queue *queue, struct stream *stream)
     }
 }
 
+/* Whoever lent the memory may have taken it away. */
+static void blame_imports(struct job *job)
+{
+    for (size_t i = 0; i < OPERAND_COUNT; i++) {
+        struct buffer *buffer = job->operand[i].buffer;
+
+        if (buffer && buffer_is_imported(buffer)) {
+            quota_note_import_fault(buffer->table->quota, buffer->uid);
+            return;
+        }
+    }
+}
+
 static void judge(struct queue *queue, struct job *job)
 {
     job->tiles_committed = job->tiles_done;
     if (job->was_taken && job->is_lost && job->is_suspect) {
         /* It was alone, and not for the first time. Others may be unlucky. */
         job->charge.account->faults++;
+        blame_imports(job);
         log_warning("job=%" PRIu64 " uid=%u state=guilty: the worker died with it alone",
                     job->number, (unsigned)job->charge.account->uid);
         queue->stats->suspects_guilty++;

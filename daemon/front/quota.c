@@ -14,6 +14,13 @@ void quota_init(struct quota *quota)
 
 void quota_deinit(struct quota *quota)
 {
+    list_for_each_safe(cursor, following, &quota->accounts)
+    {
+        struct account *account = container_of(cursor, struct account, link);
+
+        if (steal(account->import_faults, 0) > 0)
+            account_release(account);
+    }
     assert(list_is_empty(&quota->accounts));
     (void)quota;
 }
@@ -154,4 +161,38 @@ void charge_release(struct charge *charge)
     account->quota->used[charge->resource] -= charge->amount;
     *charge = CHARGE_NULL;
     account_release(account);
+}
+
+/* --- import ---------------------------------------------------------------------------------- */
+
+void quota_note_import_fault(struct quota *quota, uid_t uid)
+{
+    struct account *account = account_find(quota, uid);
+
+    if (!account)
+        account = account_new(quota, uid);
+    if (!account) /* no memory: the next one counts */
+        return;
+    if (account->import_faults++ == 0)
+        account_hold(account);
+}
+
+bool quota_may_import(struct quota *quota, uid_t uid, bool is_ipc, struct fault *ret_fault)
+{
+    const struct account *account = account_find(quota, uid);
+
+    if (account && account->import_faults >= QUOTA_IMPORT_FAULTS) {
+        (void)fault_set(ret_fault, STATUS_PERMISSION, "",
+                        "%u workers died of memory that uid %u imported: it may import no more",
+                        account->import_faults, (unsigned)uid);
+        return false;
+    }
+    if (is_ipc && !quota_trusts_ipc(quota, uid)) {
+        (void)fault_set(ret_fault, STATUS_PERMISSION, "handle",
+                        "uid %u is not trusted with legacy CUDA handles; pass a descriptor (from "
+                        "cuMemExportToShareableHandle), or have trusts-ipc set for it",
+                        (unsigned)uid);
+        return false;
+    }
+    return true;
 }

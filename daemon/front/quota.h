@@ -23,6 +23,8 @@ struct quota {
     uint64_t used[QUOTA_COUNT];  /* all uids together */
 };
 
+#define QUOTA_IMPORT_FAULTS 2 /* one may be an accident */
+
 struct account {
     struct list link; /* in quota.accounts */
     struct quota *quota;
@@ -30,7 +32,8 @@ struct account {
     struct quota_policy policy; /* what it may have now */
     uint64_t charges;           /* how many are held, and holds; the account goes with the last */
     uint64_t used[QUOTA_COUNT];
-    uint64_t faults; /* device faults that this uid's jobs caused */
+    uint64_t faults;        /* device faults that this uid's jobs caused */
+    uint32_t import_faults; /* workers that died of memory which this uid imported */
     /* turns.c */
     struct share share;                           /* among uids */
     struct share_group classes[QUOTA_PRIORITIES]; /* its connections' flows */
@@ -69,6 +72,11 @@ int quota_charge(struct quota *quota,
 /* The same charge with another amount; over the limit it stays as it is. */
 int charge_resize(struct charge *charge, uint64_t amount, struct fault *ret_fault);
 void charge_release(struct charge *charge); /* idempotent */
+/* A worker died of memory that the uid imported. Remembered for as long as the daemon lives. */
+void quota_note_import_fault(struct quota *quota, uid_t uid);
+/* False when the uid has lost the right to import, or is not trusted with legacy handles: the fault
+ * says which. */
+bool quota_may_import(struct quota *quota, uid_t uid, bool is_ipc, struct fault *ret_fault);
 /* Keeps an account alive without a charge. */
 void account_hold(struct account *account);
 void account_release(struct account *account);

@@ -130,6 +130,8 @@ static int handle(struct session *session, const struct request *request, int *f
         return allocate_create(session, request, f);
     case METHOD_BUFFER_REGISTER:
         return allocate_register(session, request, &fds[0], f);
+    case METHOD_BUFFER_IMPORT:
+        return allocate_import(session, request, &fds[0], f);
     case METHOD_BUFFER_OPEN:
         return allocate_open(session, request, f);
     case METHOD_BUFFER_FREE:
@@ -170,7 +172,7 @@ static enum status check_state(const struct session *session,
                                size_t n_fds,
                                struct fault *ret_fault)
 {
-    size_t wanted = request->method == METHOD_BUFFER_REGISTER ? 1 : 0;
+    size_t wanted = request_descriptors(request);
 
     if (!session->has_hello && request->method != METHOD_HELLO)
         return fault_set(ret_fault, STATUS_PROTOCOL, "", "%s came before hello",

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* A message that the socket did not take at once. */
@@ -100,12 +101,14 @@ static int memory_ask(struct worker_process *worker, struct memory *memory)
         .memory_kind = memory->kind,
         .id = memory->id,
         .size = memory->size,
+        .offset = memory->offset,
         .writable = memory->is_writable,
     };
     int r;
 
     if (memory->kind == LINK_MEMORY_DEVICE_CREATE && memory->fd >= 0)
         message.memory_kind = LINK_MEMORY_DEVICE_IMPORT;
+    memcpy(message.handle, memory->handle, sizeof(message.handle));
     r = worker_send(worker, &message, memory->fd);
     if (r < 0)
         return error_trace(r);
@@ -119,14 +122,22 @@ static void memory_lose(struct memory *memory, enum status status, const char *r
 {
     memory->state = MEMORY_LOST;
     memory->lost_status = status;
+    (void)snprintf(memory->lost_argument, sizeof(memory->lost_argument), "size");
     (void)snprintf(memory->lost_reason, sizeof(memory->lost_reason), "%.*s",
                    (int)sizeof(memory->lost_reason) - 1, reason);
+}
+
+static bool is_clients_own(const struct memory *memory)
+{
+    return memory->kind == LINK_MEMORY_DEVICE_FOREIGN || memory->kind == LINK_MEMORY_DEVICE_IPC;
 }
 
 /* What an earlier worker had is lost to its users; what is new was not to be had. */
 static void memory_refused(struct memory *memory, enum status status, const char *reason)
 {
     memory_lose(memory, memory->was_mapped ? STATUS_BUFFER_LOST : status, reason);
+    if (is_clients_own(memory) && !memory->was_mapped)
+        return; /* whatever a client says it is: the answer tells, the log would be its own */
     log_warning("memory=%" PRIu64 " size=%" PRIu64 " state=lost status=%s reason=\"%s\"",
                 memory->id, memory->size, status_name(memory->lost_status), memory->lost_reason);
 }
@@ -171,6 +182,8 @@ static struct memory *memory_suspect(struct worker_process *worker)
 /* Asked for again and again, it would take one worker after the other with it. */
 static void memory_blame(struct memory *memory)
 {
+    if (memory->suspected)
+        memory->suspected(memory);
     if (++memory->deaths < WORKER_ASK_DEATHS)
         return;
     memory_refused(memory, STATUS_GPU_FAULT, "the worker died each time it mapped this memory");
@@ -212,7 +225,7 @@ memory_mapped(struct worker_process *worker, const struct link_message *message,
     struct memory *memory = memory_find(worker, message->id);
 
     if (memory && message->fault.status == STATUS_OK) {
-        if (memory->fd < 0)
+        if (memory->fd < 0 && memory->kind == LINK_MEMORY_DEVICE_CREATE)
             memory->fd = steal(*fd, -1);
         memory->address = message->address;
         memory->state = MEMORY_MAPPED;
@@ -220,6 +233,9 @@ memory_mapped(struct worker_process *worker, const struct link_message *message,
         memory->deaths = 0;
     } else if (memory) {
         memory_refused(memory, message->fault.status, message->fault.message);
+        if (is_clients_own(memory) && message->fault.argument[0] != '\0')
+            (void)snprintf(memory->lost_argument, sizeof(memory->lost_argument), "%.7s",
+                           message->fault.argument);
     }
     worker_answered(worker);
     if (!memory)

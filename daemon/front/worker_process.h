@@ -39,17 +39,22 @@ enum memory_state {
 struct memory {
     struct list link; /* in worker_process.memories */
     uint64_t id;
-    enum link_memory_kind kind; /* HOST or DEVICE_CREATE */
+    enum link_memory_kind kind; /* HOST, DEVICE_CREATE, or a client's: DEVICE_FOREIGN, _IPC */
     enum memory_state state;
-    int fd; /* owned; -1 for device memory that does not exist yet */
+    int fd; /* owned; -1 for device memory that does not exist yet, and for a legacy handle */
     uint64_t size;
+    uint64_t offset;                 /* a client's: where in its allocation it begins */
+    uint8_t handle[LINK_IPC_HANDLE]; /* DEVICE_IPC */
     bool is_writable;
     bool is_asked;   /* the current worker got a LINK_MAP for it */
     bool was_mapped; /* by this worker or an earlier one */
     uint32_t deaths; /* of workers that were mapping it */
     uint64_t address;
     void (*changed)(struct memory *memory); /* the owner's, after each MAPPED or LOST; or NULL */
+    /* A worker died that was mapping it and had nothing else to die of; or NULL. */
+    void (*suspected)(struct memory *memory);
     enum status lost_status;
+    char lost_argument[8]; /* whose value the worker refused: "size" unless a client's memory */
     char lost_reason[160];
 };
 

@@ -29,9 +29,11 @@ enum link_message_kind {
 };
 
 enum link_memory_kind {
-    LINK_MEMORY_HOST = 1,          /* a memfd, mapped shared (and registered with CUDA) */
-    LINK_MEMORY_DEVICE_CREATE = 2, /* allocate; the answer carries the new descriptor */
-    LINK_MEMORY_DEVICE_IMPORT = 3, /* the descriptor of an earlier _CREATE */
+    LINK_MEMORY_HOST = 1,           /* a memfd, mapped shared (and registered with CUDA) */
+    LINK_MEMORY_DEVICE_CREATE = 2,  /* allocate; the answer carries the new descriptor */
+    LINK_MEMORY_DEVICE_IMPORT = 3,  /* the descriptor of an earlier _CREATE */
+    LINK_MEMORY_DEVICE_FOREIGN = 4, /* a client's descriptor: believe nothing about it */
+    LINK_MEMORY_DEVICE_IPC = 5,     /* a client's legacy handle, without a descriptor */
 };
 
 enum link_device_kind {
@@ -60,6 +62,8 @@ struct link_box {
     uint32_t columns, rows;
 };
 
+#define LINK_IPC_HANDLE 64 /* bytes of a legacy handle */
+
 #define LINK_BOXES 4 /* A, B, C, D */
 
 struct link_message {
@@ -72,7 +76,7 @@ struct link_message {
     uint32_t shared_memory; /* LINK_LOAD: dynamic shared memory of a CTA, bytes */
     uint32_t ctas_per_multiprocessor; /* LINK_LOAD: what the configuration was made for */
     uint32_t tile_m, tile_n;          /* LINK_LOAD: for the grid size */
-    uint32_t writable;                /* LINK_MAP host: 0 maps read-only */
+    uint32_t writable;                /* LINK_MAP host, foreign: 0 maps read-only */
     char configuration[128];          /* LINK_LOAD: canonical text, for logs */
     char entry[64];                   /* LINK_LOAD: the kernel's name in the cubin */
     struct link_device device;        /* LINK_HELLO */
@@ -81,4 +85,6 @@ struct link_message {
     uint32_t cluster_k;               /* LINK_LOAD: of them, those of one tile; 0: 1 */
     uint32_t has_cta_per_tile;        /* LINK_LOAD: 0: CTAs walk over the tiles */
     struct link_box box[LINK_BOXES];  /* LINK_LOAD */
+    uint64_t offset;                  /* LINK_MAP foreign, ipc: where in it the memory begins */
+    uint8_t handle[LINK_IPC_HANDLE];  /* LINK_MAP ipc */
 };

@@ -161,11 +161,16 @@ static int mapping_new(struct cpu_memory *memory,
                        uint64_t *ret_address,
                        struct fault *ret_fault)
 {
-    const bool is_read_only = request->memory_kind == LINK_MEMORY_HOST && !request->writable;
+    const bool is_foreign = request->memory_kind == LINK_MEMORY_DEVICE_FOREIGN;
+    const bool is_read_only =
+        (request->memory_kind == LINK_MEMORY_HOST || is_foreign) && !request->writable;
+    const uint64_t offset = is_foreign ? request->offset : 0;
+    uint64_t size = 0;
     cleanup(freep) struct mapping *mapping = calloc(1, sizeof(*mapping));
     int r;
 
-    r = size_check(fd, request->size, ret_fault);
+    r = add_overflows(offset, request->size, &size) ? refuse(EOVERFLOW, request->size, ret_fault)
+                                                    : size_check(fd, size, ret_fault);
     if (r)
         return r;
 
@@ -173,13 +178,13 @@ static int mapping_new(struct cpu_memory *memory,
         return refuse(ENOMEM, request->size, ret_fault);
 
     mapping->id = request->id;
-    mapping->size = request->size;
+    mapping->size = size;
     mapping->base =
         mmap(NULL, mapping->size, PROT_READ | (is_read_only ? 0 : PROT_WRITE), MAP_SHARED, fd, 0);
     if (mapping->base == MAP_FAILED)
         return refuse(errno, request->size, ret_fault);
 
-    *ret_address = (uint64_t)(uintptr_t)mapping->base;
+    *ret_address = (uint64_t)(uintptr_t)mapping->base + offset;
     list_append(&memory->mappings, &mapping->node);
     (void)steal(mapping, NULL);
     return 0;
@@ -217,12 +222,17 @@ int cpu_memory_map(struct cpu_memory *memory,
     switch (request->memory_kind) {
     case LINK_MEMORY_HOST:
     case LINK_MEMORY_DEVICE_IMPORT:
+    case LINK_MEMORY_DEVICE_FOREIGN:
         r = mapping_new(memory, request, *fd, ret_address, ret_fault);
         if (r == 0)
             fd_closep(fd); /* the mapping holds the memory */
         return r;
     case LINK_MEMORY_DEVICE_CREATE:
         return create_and_map(memory, request, fd, ret_address, ret_fault);
+    case LINK_MEMORY_DEVICE_IPC:
+        (void)fault_set(ret_fault, STATUS_UNSUPPORTED, "handle",
+                        "the device is the CPU, which has no CUDA handles");
+        return CPU_MEMORY_E_REFUSED;
     default:
         (void)fault_set(ret_fault, STATUS_INTERNAL, "memory_kind", "unknown kind of memory %u",
                         request->memory_kind);

@@ -21,6 +21,9 @@ struct mapping {
     /* device */
     CUdeviceptr device; /* reserved address range, 0 for host memory */
     bool is_mapped;
+    uint64_t offset; /* from there to what was asked for: foreign memory */
+
+    CUdeviceptr opened; /* by a legacy handle; 0: none */
 };
 
 #define MAPPING_NULL ((struct mapping){.host = MAP_FAILED})
@@ -55,6 +58,8 @@ static void mapping_deinit(struct mapping *mapping, const struct driver *driver)
         (void)cu(driver)->MemUnmap(mapping->device, mapping->size);
     if (mapping->device)
         (void)cu(driver)->MemAddressFree(mapping->device, mapping->size);
+    if (mapping->opened)
+        (void)cu_parked(driver)->IpcCloseMemHandle(mapping->opened);
     *mapping = MAPPING_NULL;
 }
 
@@ -132,13 +137,14 @@ static int round_up(uint64_t size, size_t granularity, size_t *ret_size, struct 
  * after this. */
 static int map_handle(struct cuda_memory *memory,
                       CUmemGenericAllocationHandle handle,
+                      bool is_writable,
                       struct mapping *mapping,
                       struct fault *ret_fault)
 {
     const struct driver *driver = memory->driver;
     CUmemAccessDesc access = {
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memory->device->handle},
-        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        .flags = is_writable ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_READ,
     };
     CUdeviceptr address = 0;
     int r = cu_try(driver, ret_fault, MemAddressReserve, &address, mapping->size,
@@ -208,7 +214,7 @@ static int create_device(struct cuda_memory *memory,
     if (r)
         return r;
 
-    r = map_handle(memory, handle, mapping, ret_fault);
+    r = map_handle(memory, handle, /* is_writable= */ true, mapping, ret_fault);
     if (!r)
         r = zero(memory, mapping, ret_fault);
     if (!r)
@@ -235,9 +241,113 @@ static int import_device(struct cuda_memory *memory,
     if (r)
         return r;
 
-    r = map_handle(memory, handle, mapping, ret_fault);
+    r = map_handle(memory, handle, /* is_writable= */ true, mapping, ret_fault);
     (void)cu(driver)->MemRelease(handle);
     return r;
+}
+
+/* --- what clients say is device memory ------------------------------------------------------- */
+
+/* A refusal of the driver's is the client's mistake, unless the device is lost. */
+static int foreign(int r, const char *argument, const char *what, struct fault *ret_fault)
+{
+    struct fault cause = *ret_fault;
+
+    if (r == DRIVER_E_FAULT && cause.status != STATUS_OUT_OF_MEMORY)
+        fault_set(ret_fault, STATUS_INVALID_ARGUMENT, argument, "%s: %.300s", what, cause.message);
+    return r;
+}
+
+/* Only the driver knows what lies behind a descriptor: a memfd or a socket is refused here, memory
+ * of another GPU below, and memory smaller than claimed by the mapping. */
+static int foreign_check(struct cuda_memory *memory,
+                         CUmemGenericAllocationHandle handle,
+                         struct fault *ret_fault)
+{
+    CUmemAllocationProp property = {0};
+    int r =
+        cu_try(memory->driver, ret_fault, MemGetAllocationPropertiesFromHandle, &property, handle);
+
+    if (r)
+        return foreign(r, "fd", "the descriptor's memory has no properties", ret_fault);
+    if (property.type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+        property.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+        property.location.id == memory->device->handle)
+        return 0;
+    fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "fd",
+              "the descriptor's memory does not lie on the daemon's device");
+    return DRIVER_E_FAULT;
+}
+
+static int foreign_size(const struct link_message *request, uint64_t *ret_size, struct fault *fault)
+{
+    if (!add_overflows(request->offset, request->size, ret_size))
+        return 0;
+    fault_set(fault, STATUS_INVALID_ARGUMENT, "offset", "offset and size exceed 2^64");
+    return DRIVER_E_FAULT;
+}
+
+static int map_foreign(struct cuda_memory *memory,
+                       const struct link_message *request,
+                       int fd,
+                       struct mapping *mapping,
+                       struct fault *ret_fault)
+{
+    const struct driver *driver = memory->driver;
+    CUmemGenericAllocationHandle handle;
+    uint64_t size;
+    int r = foreign_size(request, &size, ret_fault);
+
+    if (!r)
+        r = round_up(size, memory->device->granularity, &mapping->size, ret_fault);
+    if (r)
+        return r;
+    mapping->offset = request->offset;
+    r = cu_try(driver, ret_fault, MemImportFromShareableHandle, &handle, (void *)(intptr_t)fd,
+               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (r)
+        return foreign(r, "fd", "the descriptor is no device memory to share", ret_fault);
+
+    r = foreign_check(memory, handle, ret_fault);
+    if (!r) {
+        r = map_handle(memory, handle, request->writable, mapping, ret_fault);
+        r = foreign(r, "size", "the memory cannot be mapped in that size", ret_fault);
+    }
+    (void)cu(driver)->MemRelease(handle);
+    return r;
+}
+
+/* The handle stands for a whole allocation of another process, which says how large it is. */
+static int open_ipc(struct cuda_memory *memory,
+                    const struct link_message *request,
+                    struct mapping *mapping,
+                    struct fault *ret_fault)
+{
+    const struct driver *driver = memory->driver;
+    CUipcMemHandle handle;
+    CUdeviceptr base = 0;
+    uint64_t end;
+    int r = foreign_size(request, &end, ret_fault);
+
+    if (r)
+        return r;
+    static_assert(sizeof(handle) == LINK_IPC_HANDLE, "the driver's handle");
+    memcpy(&handle, request->handle, sizeof(handle));
+    r = cu_try(driver, ret_fault, IpcOpenMemHandle, &mapping->opened, handle,
+               CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    if (r)
+        return foreign(r, "handle", "no memory can be opened by the handle", ret_fault);
+
+    mapping->offset = request->offset;
+    r = cu_try(driver, ret_fault, MemGetAddressRange, &base, &mapping->size, mapping->opened);
+    if (r)
+        return foreign(r, "handle", "the handle's memory has no size", ret_fault);
+    if (end <= mapping->size - (mapping->opened - base))
+        return 0;
+    fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "size",
+              "offset %" PRIu64 " and size %" PRIu64 " exceed the allocation's %zu bytes",
+              request->offset, request->size, mapping->size);
+    return DRIVER_E_FAULT;
 }
 
 /* The driver and mmap keep their own reference to what they were given. */
@@ -267,6 +377,11 @@ static int build(struct cuda_memory *memory,
     case LINK_MEMORY_DEVICE_IMPORT:
         r = import_device(memory, request, *fd, mapping, ret_fault);
         break;
+    case LINK_MEMORY_DEVICE_FOREIGN:
+        r = map_foreign(memory, request, *fd, mapping, ret_fault);
+        break;
+    case LINK_MEMORY_DEVICE_IPC:
+        return open_ipc(memory, request, mapping, ret_fault);
     case LINK_MEMORY_DEVICE_CREATE:
         return create_device(memory, request, mapping, fd, ret_fault);
     default:
@@ -275,6 +390,15 @@ static int build(struct cuda_memory *memory,
     if (!r)
         consume(fd);
     return r;
+}
+
+static uint64_t address_of(const struct mapping *mapping)
+{
+    if (mapping->opened)
+        return mapping->opened + mapping->offset;
+    if (mapping->device)
+        return mapping->device + mapping->offset;
+    return (uint64_t)(uintptr_t)mapping->host;
 }
 
 int cuda_memory_map(struct cuda_memory *memory,
@@ -295,7 +419,7 @@ int cuda_memory_map(struct cuda_memory *memory,
         return r;
     }
 
-    *ret_address = mapping->device ? mapping->device : (uint64_t)(uintptr_t)mapping->host;
+    *ret_address = address_of(mapping);
     list_append(&memory->mappings, &mapping->link);
     mapping = NULL;
     return 0;

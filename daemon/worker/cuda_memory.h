@@ -1,7 +1,8 @@
 /*
  * Memory that jobs may name, by the front's number: host memfds, mapped and registered so that
  * copies run at PCIe speed; device allocations of the virtual memory interface, exported as a
- * descriptor at birth so that their contents outlive this process.
+ * descriptor at birth so that their contents outlive this process; and clients' own device memory,
+ * by descriptor or legacy handle, which is checked here because only the driver can.
  *
  * Device memory is released by VMM calls only: they work beside a resident grid, cuMemFree does
  * not. A host mapping that cannot be registered still serves, through pageable copies.

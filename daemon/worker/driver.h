@@ -50,6 +50,9 @@
     X(MemRelease)                                                                                  \
     X(MemExportToShareableHandle)                                                                  \
     X(MemImportFromShareableHandle)                                                                \
+    X(MemGetAllocationPropertiesFromHandle)                                                        \
+    X(IpcOpenMemHandle)                                                                            \
+    X(MemGetAddressRange)                                                                          \
     X(MemAddressReserve)                                                                           \
     X(MemAddressFree)                                                                              \
     X(MemMap)                                                                                      \
@@ -77,6 +80,7 @@
     X(MemcpyDtoDAsync)                                                                             \
     X(MemsetD8Async)                                                                               \
     X(MemPoolTrimTo)                                                                               \
+    X(IpcCloseMemHandle)                                                                           \
     X(MemFreeHost)                                                                                 \
     X(MemHostUnregister)
 

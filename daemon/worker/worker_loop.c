@@ -95,9 +95,10 @@ static int message_map(struct worker_loop *loop, const struct link_message *requ
                                  .id = request->id,
                                  .size = request->size};
     const bool creates = request->memory_kind == LINK_MEMORY_DEVICE_CREATE;
+    const bool takes_none = creates || request->memory_kind == LINK_MEMORY_DEVICE_IPC;
     int r;
 
-    if (!creates && *fd < 0) {
+    if (!takes_none && *fd < 0) {
         (void)fault_set(&reply.fault, STATUS_INTERNAL, "memory",
                         "memory %" PRIu64 " came without a descriptor", request->id);
         return error_trace(answer(loop, &reply, -1));

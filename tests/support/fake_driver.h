@@ -7,10 +7,12 @@
  * Completion writes can be held back, to look like a device that is busy; in a daemon's worker,
  * FAKE_DRIVER_HANG_M in the environment does so from a product of that many rows on. One of
  * FAKE_DRIVER_LOSE_M rows loses the device, after which the process does not get to its end. To
- * register FAKE_DRIVER_CRASH_SIZE bytes ends it, and with FAKE_DRIVER_CRASH_LOAD so does any
- * kernel.
+ * register FAKE_DRIVER_CRASH_SIZE bytes ends it, to import
+ * FAKE_DRIVER_CRASH_IMPORT_SIZE bytes does, and with FAKE_DRIVER_CRASH_LOAD so does any kernel.
  */
 #pragma once
+
+#include "fake_memory.h"
 
 #include <cuda.h>
 #include <stdbool.h>
@@ -34,7 +36,7 @@ typedef void (*fake_driver_launch_fn)(const struct fake_driver_launch *launch);
 /* What exists at this moment: all zero after a clean close. */
 struct fake_driver_live {
     unsigned contexts, streams, events, modules, host_allocations, registrations;
-    unsigned handles, ranges, mappings, scratch;
+    unsigned handles, ranges, mappings, scratch, opened;
 };
 
 FAKE_API void fake_driver_reset(void);

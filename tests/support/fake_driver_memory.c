@@ -4,10 +4,46 @@
  */
 #include "fake_driver_state.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+/* 0: not set. */
+static size_t number_in(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text ? (size_t)atoll(text) : 0;
+}
+
+static size_t size_of(int fd)
+{
+    struct stat status;
+    return fstat(fd, &status) == 0 ? (size_t)status.st_size : 0;
+}
+
+/* As the real driver knows its own descriptors from all others. */
+static bool is_device_memory(int fd)
+{
+    char path[64], target[64] = "";
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    return readlink(path, target, sizeof(target) - 1) > 0 &&
+           strncmp(target, "/memfd:" FAKE_DRIVER_MEMORY,
+                   sizeof("/memfd:" FAKE_DRIVER_MEMORY) - 1) == 0;
+}
+
+CUresult CUDAAPI cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
+                                                        CUmemGenericAllocationHandle handle)
+{
+    (void)handle;
+    ENTER(MemGetAllocationPropertiesFromHandle);
+    *prop = (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    return CUDA_SUCCESS;
+}
 
 CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity,
                                                const CUmemAllocationProp *prop,
@@ -33,7 +69,7 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle,
         return CUDA_ERROR_INVALID_VALUE;
     if (size > (size_t)1 << 30)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    int fd = memfd_create("fake-device-memory", MFD_CLOEXEC);
+    int fd = memfd_create(FAKE_DRIVER_MEMORY, MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, (off_t)size) < 0)
         return CUDA_ERROR_OPERATING_SYSTEM;
     if (pwrite(fd, "left over", 9, 0) != 9)
@@ -69,7 +105,12 @@ CUresult CUDAAPI cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ha
 {
     (void)shHandleType;
     ENTER(MemImportFromShareableHandle);
-    int fd = dup((int)(intptr_t)osHandle);
+    int fd = (int)(intptr_t)osHandle;
+    if (!is_device_memory(fd))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (size_of(fd) == number_in("FAKE_DRIVER_CRASH_IMPORT_SIZE"))
+        _exit(99);
+    fd = dup(fd);
     if (fd < 0)
         return CUDA_ERROR_INVALID_VALUE;
     *handle = (CUmemGenericAllocationHandle)fd;
@@ -109,6 +150,8 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr,
     (void)flags;
     ENTER(MemMap);
     void *at = (void *)(uintptr_t)ptr;
+    if (offset + size > size_of((int)handle))
+        return CUDA_ERROR_INVALID_VALUE;
     if (mmap(at, size, PROT_NONE, MAP_SHARED | MAP_FIXED, (int)handle, (off_t)offset) != at)
         return CUDA_ERROR_INVALID_VALUE;
     fake.live.mappings++;
@@ -120,10 +163,10 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr,
                                 const CUmemAccessDesc *desc,
                                 size_t count)
 {
-    (void)desc;
     (void)count;
     ENTER(MemSetAccess);
-    int r = mprotect((void *)(uintptr_t)ptr, size, PROT_READ | PROT_WRITE);
+    bool is_writable = desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    int r = mprotect((void *)(uintptr_t)ptr, size, PROT_READ | (is_writable ? PROT_WRITE : 0));
     return r == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -200,6 +243,49 @@ CUresult CUDAAPI cuMemHostUnregister(void *p)
     (void)p;
     ENTER(MemHostUnregister);
     fake.live.registrations--;
+    return CUDA_SUCCESS;
+}
+
+/* --- legacy handles -------------------------------------------------------------------------- */
+
+/* Through the exporter's own descriptor, so that it is gone when the exporter is. */
+CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+    struct fake_driver_ipc ipc;
+    char path[64];
+    (void)Flags;
+    ENTER(IpcOpenMemHandle);
+    memcpy(&ipc, &handle, sizeof(ipc));
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", ipc.pid, ipc.fd);
+    int fd = ipc.magic == FAKE_DRIVER_IPC_MAGIC ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (size_of(fd) == number_in("FAKE_DRIVER_CRASH_IMPORT_SIZE"))
+        _exit(99);
+    fake.opened_size = size_of(fd);
+    fake.opened = mmap(NULL, fake.opened_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    *pdptr = (CUdeviceptr)(uintptr_t)fake.opened;
+    fake.live.opened++;
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+    (void)dptr;
+    ENTER(IpcCloseMemHandle);
+    fake.live.opened--;
+    return CUDA_SUCCESS;
+}
+
+/* Of the handle that was opened last. */
+CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
+{
+    ENTER(MemGetAddressRange);
+    if (dptr != (CUdeviceptr)(uintptr_t)fake.opened)
+        return CUDA_ERROR_NOT_FOUND;
+    *pbase = dptr;
+    *psize = fake.opened_size;
     return CUDA_SUCCESS;
 }
 

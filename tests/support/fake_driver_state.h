@@ -30,6 +30,8 @@ struct fake_driver {
     struct fake_driver_launch last_launch;
     struct fake_driver_live live;
     size_t scratch_high;
+    void *opened; /* by a legacy handle, the last */
+    size_t opened_size;
     unsigned register_flags;
 };
 

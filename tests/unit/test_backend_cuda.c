@@ -189,6 +189,50 @@ Test(backend_cuda, gives_scratch_memory_back_before_it_says_out_of_memory)
     close_clean();
 }
 
+static int shared_memory(size_t size)
+{
+    int fd = memfd_create(FAKE_DRIVER_MEMORY, MFD_CLOEXEC);
+    cr_assert_eq(ftruncate(fd, (off_t)size), 0);
+    return fd;
+}
+
+/* Whatever fails, it is the client's fault and leaves nothing behind. */
+Test(backend_cuda, undoes_an_import_that_fails_half_way)
+{
+    static const char *const calls[] = {"cuMemImportFromShareableHandle",
+                                        "cuMemGetAllocationPropertiesFromHandle",
+                                        "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"};
+    for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
+        int fd = shared_memory(FAKE_DRIVER_GRANULARITY);
+        uint64_t address;
+        fake_driver_fail(calls[i], 0, CUDA_ERROR_INVALID_VALUE);
+        cr_expect_eq(map(LINK_MEMORY_DEVICE_FOREIGN, 1, 4096, &fd, &address), BACKEND_E_FAULT);
+        cr_expect_eq(fault.status, STATUS_INVALID_ARGUMENT, "%s", calls[i]);
+        cr_expect_eq(fake_driver_live().mappings + fake_driver_live().handles, 0, "%s", calls[i]);
+        close(fd);
+    }
+    close_clean();
+}
+
+Test(backend_cuda, import_for_reading_cannot_be_written)
+{
+    struct link_message request = {.kind = LINK_MAP,
+                                   .memory_kind = LINK_MEMORY_DEVICE_FOREIGN,
+                                   .id = 1,
+                                   .size = 4096,
+                                   .offset = 8192};
+    int fd = shared_memory(FAKE_DRIVER_GRANULARITY), probe[2];
+    uint64_t address;
+    cr_assert_eq(pwrite(fd, "there", 6, 8192), 6);
+    cr_assert_eq(gpu->operations->map(gpu, &request, &fd, &address, &fault), 0);
+    cr_expect_eq(fd, -1);
+    cr_expect_str_eq((char *)(uintptr_t)address, "there");
+    cr_assert_eq(pipe(probe), 0);
+    cr_assert_eq(write(probe[1], "x", 1), 1);
+    cr_expect_lt(read(probe[0], (void *)(uintptr_t)address, 1), 0);
+    close_clean();
+}
+
 Test(backend_cuda, undoes_a_mapping_that_fails_half_way)
 {
     static const char *const calls[] = {"cuMemCreate",
