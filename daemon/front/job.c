@@ -77,6 +77,25 @@ bool job_conflicts(const struct job *a, const struct job *b)
     return job_reads_from(a, b) || job_reads_from(b, a) || touches(a, OPERAND_D, b, OPERAND_D);
 }
 
+/* Whether `writer` writes what `job` touches under another address: memory may have two buffers. */
+static bool writes_unseen(const struct job *writer, const struct job *job)
+{
+    for (size_t i = 0; i < OPERAND_COUNT; i++) {
+        if (writer->operand[OPERAND_D].buffer != job->operand[i].buffer &&
+            touches(writer, OPERAND_D, job, i))
+            return true;
+    }
+    return false;
+}
+
+bool job_blocks(const struct job *earlier, const struct job *job)
+{
+    if (earlier->state == JOB_COMMITTED && earlier->track == job->track &&
+        job->track != GEMMD_TRACK_STREAM)
+        return writes_unseen(earlier, job) || writes_unseen(job, earlier);
+    return job_conflicts(earlier, job);
+}
+
 enum job_verdict job_verdict(const struct job *job, struct fault *ret_fault)
 {
     enum job_verdict verdict = JOB_GO;
@@ -184,6 +203,7 @@ static void slice_command(const struct job *job, struct gemmd_job *gemm)
 void job_command(const struct job *job, struct gemmd_command *ret_command)
 {
     *ret_command = (struct gemmd_command){
+        .track = job->track,
         .job = job->number,
         .kernel = job->kernel ? job->kernel->id : 0,
     };
@@ -253,9 +273,10 @@ uint64_t job_estimate_class(const struct job *job)
 {
     const struct config *c = &job->config;
     const uint64_t parts[] = {
-        job->kind,    c->family,    c->arch,       c->input,    c->output,         c->trans_a,
-        c->trans_b,   c->tile_m,    c->tile_n,     c->tile_k,   c->stages,         c->cluster_m,
-        c->cluster_n, c->cluster_k, c->is_swapped, c->schedule, (uint64_t)c->copy, host_flags(job),
+        job->kind,   c->family,         c->arch,         c->input,     c->output,
+        c->trans_a,  c->trans_b,        c->tile_m,       c->tile_n,    c->tile_k,
+        c->stages,   c->cluster_m,      c->cluster_n,    c->cluster_k, c->is_swapped,
+        c->schedule, (uint64_t)c->copy, host_flags(job), job->track,
     };
     uint64_t hash = 14695981039346656037u;
     int octave;

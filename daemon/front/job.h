@@ -54,12 +54,13 @@ struct job {
     struct buffer *made; /* METHOD_BUFFER_CREATE: the buffer to be answered; counted */
 
     enum job_state state;
-    uint64_t number;    /* in commands and completions */
-    uint32_t blockers;  /* earlier jobs of this stream that touch the same memory, not committed */
-    uint32_t in_flight; /* commands without a completion */
-    int priority;       /* -1, 0 or 1, among jobs of its uid */
-    bool is_suspect;    /* was taken by a worker that died: runs alone until it passes */
-    bool awaits_kernel; /* it was being compiled when the request came */
+    enum gemmd_track track;
+    uint64_t number;          /* in commands and completions */
+    uint32_t blockers;        /* earlier jobs of this stream for which job_blocks() */
+    uint32_t in_flight;       /* commands without a completion */
+    int priority;             /* -1, 0 or 1, among jobs of its uid */
+    bool is_suspect;          /* was taken by a worker that died: runs alone until it passes */
+    bool awaits_kernel;       /* it was being compiled when the request came */
     bool was_taken, is_lost;  /* by a worker that died, while that is sorted out */
     double predicted_seconds; /* by plan or size */
     double estimate_seconds;  /* the same, corrected by what was measured: queue_submit() */
@@ -91,6 +92,11 @@ struct memory *job_memory(const struct job *job, enum operand_role role); /* NUL
 bool job_conflicts(const struct job *a, const struct job *b);
 /* Whether `writer` writes what `job` reads. */
 bool job_reads_from(const struct job *job, const struct job *writer);
+
+/* Whether `job` has to wait for an earlier one of its stream: until that is committed where the
+ * worker keeps the order from then on (in one track, by addresses), and until it is over where it
+ * does not. */
+bool job_blocks(const struct job *earlier, const struct job *job);
 
 enum job_verdict {
     JOB_WAIT, /* memory or kernel on their way */

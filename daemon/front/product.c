@@ -299,20 +299,24 @@ static int stage_all(struct draft *draft)
     return 0;
 }
 
-/* Bytes over the bus, where there is one: 50 GB/s, a little under what was measured. */
-static double transfer_seconds(const struct draft *draft)
+/* Lane and prediction. What is large on host memory comes in, is computed and goes out side by
+ * side, and the slowest of the three decides; what is small does it in turn. */
+static void weigh(const struct draft *draft, double seconds)
 {
-    double bytes = 0;
+    uint64_t in = 0, out = 0;
+    struct job *job = draft->job;
 
-    if (draft->session->server->device.is_cpu)
-        return 0;
-    for (size_t i = 0; i < OPERAND_COUNT; i++) {
-        const struct job_operand *operand = &draft->job->operand[i];
+    for (size_t i = 0; i < OPERAND_COUNT && !draft->session->server->device.is_cpu; i++) {
+        const struct job_operand *operand = &job->operand[i];
 
         if (operand->is_used && (!operand->buffer || operand->buffer->kind == BUFFER_HOST))
-            bytes += (double)operand->span;
+            *(i == OPERAND_D ? &out : &in) += operand->span;
     }
-    return bytes / 50e9;
+    job->track = in + out < QUEUE_STREAM_BYTES ? GEMMD_TRACK_MAIN : GEMMD_TRACK_STREAM;
+    job->predicted_seconds =
+        job->track == GEMMD_TRACK_STREAM
+            ? MAX(seconds, (double)MAX(in, out) / QUEUE_BUS_BYTES_PER_SECOND)
+            : seconds + ((double)in + (double)out) / QUEUE_BUS_BYTES_PER_SECOND;
 }
 
 static int start(struct draft *draft, const struct plan *plan)
@@ -325,7 +329,7 @@ static int start(struct draft *draft, const struct plan *plan)
         return error_trace(r);
     job->problem = draft->problem;
     job->config = plan->config;
-    job->predicted_seconds = plan->predicted_seconds + transfer_seconds(draft);
+    weigh(draft, plan->predicted_seconds);
     /* BLAS takes no part of a product. */
     if (plan->config.family != CONFIG_CPU) {
         job_count_tiles(job, plan->tiles, server->device.multiprocessors);

@@ -65,8 +65,14 @@ void queue_settle(struct queue *queue, struct job *job)
     }
 }
 
-/* Later jobs of the stream that waited for this one: it is committed, or will never be. */
-static void unblock(struct queue *queue, struct job *done)
+/* Whether that is over for which `job` waited: `done` is committed, or `is_over`. */
+static bool was_blocked(const struct job *done, const struct job *job, bool is_over)
+{
+    return is_over ? job_blocks(done, job) : !job_blocks(done, job) && job_conflicts(done, job);
+}
+
+/* Later jobs of the stream that waited for this one. */
+static void unblock(struct queue *queue, struct job *done, bool is_over)
 {
     struct list *cursor = done->stream_link.next;
 
@@ -74,7 +80,7 @@ static void unblock(struct queue *queue, struct job *done)
         struct job *job = container_of(cursor, struct job, stream_link);
 
         cursor = cursor->next;
-        if (job->blockers > 0 && job_conflicts(done, job) && --job->blockers == 0 &&
+        if (job->blockers > 0 && was_blocked(done, job, is_over) && --job->blockers == 0 &&
             job->state == JOB_WAITING && !job->is_lost) {
             struct fault fault;
 
@@ -92,10 +98,9 @@ void queue_finish(struct queue *queue,
                   const struct gemmd_completion *completion)
 {
     assert(job->in_flight == 0);
-    if (job->state != JOB_COMMITTED) {
+    if (job->state != JOB_COMMITTED)
         queue_withdraw(job);
-        unblock(queue, job);
-    }
+    unblock(queue, job, /* is_over= */ true);
     list_unlink(&job->queue_link);
     list_unlink(&job->stream_link);
     list_unlink(&job->deadline_link);
@@ -110,32 +115,51 @@ static struct queue_command *command_at(struct queue *queue, uint64_t number)
     return &queue->commands[number % LINK_COMMANDS];
 }
 
+/* What runs in the track. It has commands under way. */
+static const struct queue_command *oldest_of(struct queue *queue, enum gemmd_track track)
+{
+    uint64_t i = queue->commands_done;
+
+    while (!command_at(queue, i)->job || command_at(queue, i)->job->track != track)
+        i++;
+    return command_at(queue, i);
+}
+
 static bool is_within_horizon(struct queue *queue, const struct job *job)
 {
-    uint64_t under_way = queue->commands_sent - queue->commands_done;
+    const struct queue_track *track = &queue->tracks[job->track];
     double beyond;
 
-    if (under_way == 0)
+    if (track->under_way == 0)
         return true;
-    beyond = queue->committed_seconds - command_at(queue, queue->commands_done)->seconds;
+    beyond = track->seconds - oldest_of(queue, job->track)->seconds;
     /* A slice is never shorter than a wave, however long that takes: one may always wait, so that
      * the device does not. */
     return beyond + job_slice_seconds(job) <= QUEUE_HORIZON_SECONDS ||
-           (under_way == 1 && job->slice_tiles > 0);
+           (track->under_way == 1 && (job->slice_tiles > 0 || job->track != GEMMD_TRACK_MAIN));
+}
+
+static struct job *next_in_turn(struct queue *queue)
+{
+    for (int track = 0; track < GEMMD_TRACK_COUNT; track++) {
+        struct job *job = turns_next(&queue->turns, (enum gemmd_track)track);
+
+        if (job && is_within_horizon(queue, job))
+            return job;
+    }
+    return NULL;
 }
 
 /* Suspects run alone: only with nothing under way, and nothing is committed beside them. */
 static struct job *next_job(struct queue *queue)
 {
     bool is_busy = queue->commands_sent > queue->commands_done;
-    struct job *job;
 
     if (!list_is_empty(&queue->suspects))
         return is_busy ? NULL : queue_job_of(queue->suspects.next);
     if (is_busy && command_at(queue, queue->commands_done)->job->is_suspect)
         return NULL;
-    job = turns_next(&queue->turns);
-    return job && is_within_horizon(queue, job) ? job : NULL;
+    return next_in_turn(queue);
 }
 
 static void record(struct queue *queue, struct job *job, uint64_t link_index)
@@ -148,7 +172,8 @@ static void record(struct queue *queue, struct job *job, uint64_t link_index)
         .tiles_end = job_slice_end(job),
         .seconds = job_slice_seconds(job),
     };
-    queue->committed_seconds += command->seconds;
+    queue->tracks[job->track].seconds += command->seconds;
+    queue->tracks[job->track].under_way++;
     turns_charge(&queue->turns, job, command->seconds);
     job->tiles_committed = command->tiles_end;
     job->in_flight++;
@@ -179,7 +204,7 @@ static void commit(struct queue *queue, struct job *job)
     queue_withdraw(job);
     list_append(&queue->committed, &job->queue_link);
     job->state = JOB_COMMITTED;
-    unblock(queue, job);
+    unblock(queue, job, /* is_over= */ false);
 }
 
 static bool is_late(const struct job *job)
@@ -232,14 +257,14 @@ static struct queue_command *command_find(struct queue *queue, uint64_t job)
     return NULL;
 }
 
-/* How long the device was busy with this command: from when it was taken, or the one before it
- * ended if that was later. Summed over commands that is the device's busy time. */
-static double busy_seconds(struct queue *queue, const struct gemmd_completion *completion)
+/* How long the track was busy with this command: from when it was taken, or the one before it ended
+ * if that was later. Summed over commands that is the track's busy time. */
+static double busy_seconds(struct queue_track *track, const struct gemmd_completion *completion)
 {
-    uint64_t began = MAX(completion->started_ns, queue->busy_until_ns);
+    uint64_t began = MAX(completion->started_ns, track->busy_until_ns);
     uint64_t ended = MAX(completion->finished_ns, began);
 
-    queue->busy_until_ns = ended;
+    track->busy_until_ns = ended;
     return (double)(ended - began) * 1e-9;
 }
 
@@ -248,7 +273,8 @@ static void take_completion(struct queue *queue,
                             const struct gemmd_completion *completion)
 {
     struct job *job = command->job;
-    double measured = busy_seconds(queue, completion);
+    struct queue_track *track = &queue->tracks[job->track];
+    double measured = busy_seconds(track, completion);
 
     if (job->tiles_done == 0)
         job->started_ns = completion->started_ns;
@@ -258,14 +284,15 @@ static void take_completion(struct queue *queue,
     job->tiles_done = command->tiles_end;
     job->in_flight--;
     turns_served(&queue->turns, job, measured - command->seconds);
-    queue->committed_seconds -= command->seconds;
+    track->seconds -= command->seconds;
+    track->under_way--;
     *command = (struct queue_command){0};
     while (queue->commands_done < queue->commands_sent &&
            !command_at(queue, queue->commands_done)->job)
         queue->commands_done++;
-    /* Sums of differences drift; an empty ring is exactly no work. */
-    if (queue->commands_done == queue->commands_sent)
-        queue->committed_seconds = 0;
+    /* Sums of differences drift; an empty track is exactly no work. */
+    if (track->under_way == 0)
+        track->seconds = 0;
 }
 
 static void complete_job(struct queue *queue, struct job *job, struct gemmd_completion completion)
@@ -315,7 +342,7 @@ void queue_submit(struct queue *queue, struct job *job, struct stream *stream)
     {
         struct job *earlier = container_of(cursor, struct job, stream_link);
 
-        if (earlier->state != JOB_COMMITTED && job_conflicts(earlier, job))
+        if (job_blocks(earlier, job))
             job->blockers++;
     }
     list_append(&stream->jobs, &job->stream_link);
@@ -423,6 +450,8 @@ void queue_end(struct queue *queue)
     end_all(queue, &queue->committed);
     end_all(queue, &queue->suspects);
     end_all(queue, &queue->waiting);
-    while ((job = turns_next(&queue->turns)))
-        end(queue, job);
+    for (int track = 0; track < GEMMD_TRACK_COUNT; track++) {
+        while ((job = turns_next(&queue->turns, (enum gemmd_track)track)))
+            end(queue, job);
+    }
 }

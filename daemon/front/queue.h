@@ -2,14 +2,17 @@
  * Order and admission of jobs.
  *
  * Order: jobs of one connection that touch the same memory (one of them writing) are committed in
- * the order of their requests, and a worker's commands take effect in the order they were
- * committed (backend.h); others may overlap. Between connections there is no order but what a
- * client makes by waiting.
+ * the order of their requests, and a track's commands take effect in the order they were committed
+ * (backend.h). Where the tracks differ, or keep no order, the later job is committed when the
+ * earlier one is over; others may overlap. Between connections there is no order but what a client
+ * makes by waiting.
  *
- * Admission: the ring cannot be preempted, so at most QUEUE_HORIZON_SECONDS of estimated work is
- * committed beyond what runs. A larger job goes as slices of its tiles, same tiling and order, same
- * bits; one that cannot be sliced (on the CPU; with operands in host memory) is committed alone.
- * Among ready jobs, turns.h says whose turn it is. Estimates are the plan's, corrected by what was
+ * Admission: the ring cannot be preempted, so of each track at most QUEUE_HORIZON_SECONDS of
+ * estimated work is committed beyond what runs. A larger job of the main track goes as slices of
+ * its tiles, same tiling and order, same bits; one that cannot be sliced (on the CPU; with operands
+ * in host memory) is committed alone. Of the other tracks one may always wait, so that the copy
+ * engines do not: a streamed product begins to come in while the one before it goes out. Among
+ * ready jobs, turns.h says whose turn it is. Estimates are the plan's, corrected by what was
  * measured (estimate.h).
  *
  * When a worker dies (queue_replay.c): what it had not taken goes again. What it had taken goes
@@ -26,6 +29,14 @@
 #include "turns.h"
 
 #define QUEUE_HORIZON_SECONDS 200e-6 /* what a small job may have to wait behind */
+
+/* What has a track beside the main one: products with so many bytes on host memory, copies of so
+ * many. Less is over sooner than the tracks can be told of each other. */
+#define QUEUE_STREAM_BYTES (8u << 20)
+#define QUEUE_COPY_BYTES   (4u << 20)
+
+/* From and to registered memory, a little under what was measured (PCIe 5). */
+#define QUEUE_BUS_BYTES_PER_SECOND 50e9
 
 /* A command hangs when it has run so many times longer than estimated, and at least so long on a
  * GPU. Estimates are within a factor of two; another process's work on the GPU is what the rest is
@@ -52,6 +63,13 @@ struct queue_command {
     double seconds;     /* estimated */
 };
 
+/* Commands under way in a track. */
+struct queue_track {
+    uint64_t under_way;
+    double seconds;         /* estimated, of those */
+    uint64_t busy_until_ns; /* the last command's end: the next one began no earlier */
+};
+
 struct queue {
     struct worker_process *worker;
     struct stats *stats;
@@ -63,8 +81,7 @@ struct queue {
     uint64_t count;        /* jobs in all states */
     struct queue_command commands[LINK_COMMANDS]; /* by number modulo the size */
     uint64_t commands_done, commands_sent;
-    double committed_seconds; /* of the commands under way */
-    uint64_t busy_until_ns;   /* the last command's end: the next one began no earlier */
+    struct queue_track tracks[GEMMD_TRACK_COUNT];
     uint64_t next_number;
     bool is_advancing;  /* queue_advance() does not nest */
     double job_seconds; /* the operator's QUEUE_OVERDUE_SECONDS; 0: none */

@@ -15,6 +15,7 @@
 #include "../core/log.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static bool is_before(const struct job *a, const struct job *b)
 {
@@ -55,7 +56,7 @@ static void stop_all(struct queue *queue, uint64_t taken, struct list *ret_stopp
         queue_withdraw(job);
         list_append(ret_stopped, &job->queue_link);
     }
-    queue->committed_seconds = 0;
+    memset(queue->tracks, 0, sizeof(queue->tracks));
 }
 
 /* What is no longer committed blocks what conflicts with it. */
@@ -69,7 +70,7 @@ static void block_again(struct queue *queue, struct stream *stream)
         for (struct list *earlier = stream->jobs.next; earlier != cursor; earlier = earlier->next) {
             const struct job *other = container_of(earlier, struct job, stream_link);
 
-            if (other->state != JOB_COMMITTED && job_conflicts(other, job))
+            if (job_blocks(other, job))
                 job->blockers++;
         }
         if (job->blockers > 0 && job->state == JOB_READY) {

@@ -38,6 +38,7 @@ struct account {
     struct share share;                           /* among uids */
     struct share_group classes[QUOTA_PRIORITIES]; /* its connections' flows */
     struct flow orphans;                          /* jobs whose connection is gone */
+    uint32_t ready[GEMMD_TRACK_COUNT];            /* jobs that have entered */
     struct list debt_link;                        /* in turns.debtors */
 };
 

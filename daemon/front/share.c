@@ -36,7 +36,7 @@ void share_leave(struct share *share)
     list_unlink(&share->link);
 }
 
-struct share *share_next(const struct share_group *group)
+struct share *share_next(const struct share_group *group, share_may_fn may, enum gemmd_track track)
 {
     struct share *best = NULL;
 
@@ -45,7 +45,7 @@ struct share *share_next(const struct share_group *group)
     {
         struct share *share = container_of(cursor, struct share, link);
 
-        if (!best || share->start < best->start)
+        if ((!best || share->start < best->start) && may(share, track))
             best = share;
     }
     return best;

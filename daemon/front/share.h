@@ -15,6 +15,7 @@
  */
 #pragma once
 
+#include "../../kernels_src/abi/ring.h"
 #include "../core/list.h"
 
 struct share {
@@ -35,13 +36,17 @@ struct share_group {
     uint64_t in_service; /* pieces charged and not yet served */
 };
 
+/* Whether the share's next piece of work runs in this track. */
+typedef bool (*share_may_fn)(const struct share *share, enum gemmd_track track);
+
 void share_group_init(struct share_group *group);
 void share_init(struct share *share, double weight);
 void flow_init(struct flow *flow);
 
 void share_enter(struct share_group *group, struct share *share); /* has work now */
 void share_leave(struct share *share);                            /* has none any more */
-struct share *share_next(const struct share_group *group);        /* NULL: none has work */
+/* Whose turn it is among those that `may`; NULL: nobody's. */
+struct share *share_next(const struct share_group *group, share_may_fn may, enum gemmd_track track);
 /* A piece of it is being served, at this cost in seconds. */
 void share_charge(struct share_group *group, struct share *share, double cost);
 /* That piece is done; `correction` is what it cost beyond what was charged. */

@@ -91,11 +91,28 @@ static int stage(struct session *session, struct job *job, enum operand_role rol
     return 0;
 }
 
+static bool is_on_host(const struct job *job, enum operand_role role)
+{
+    return job_memory(job, role)->kind == LINK_MEMORY_HOST;
+}
+
+/* What takes long leaves the main track to the products. */
+static enum gemmd_track track_of(const struct server *server, const struct job *job, uint64_t bytes)
+{
+    if (server->device.is_cpu || bytes < QUEUE_COPY_BYTES)
+        return GEMMD_TRACK_MAIN;
+    if (is_on_host(job, OPERAND_A))
+        return GEMMD_TRACK_IN;
+    return is_on_host(job, OPERAND_D) ? GEMMD_TRACK_OUT : GEMMD_TRACK_MAIN;
+}
+
 static void submit(struct session *session, struct job *job, uint64_t bytes)
 {
     struct server *server = session->server;
 
-    job->predicted_seconds = 2e-6 + (double)bytes / (server->device.is_cpu ? 5e9 : 50e9);
+    job->predicted_seconds =
+        2e-6 + (double)bytes / (server->device.is_cpu ? 5e9 : QUEUE_BUS_BYTES_PER_SECOND);
+    job->track = track_of(server, job, bytes);
     server->stats.copies++;
     server->stats.copied_bytes += bytes;
     queue_submit(&server->queue, job, &session->stream);

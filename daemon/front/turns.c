@@ -66,6 +66,7 @@ void turns_enter(struct turns *turns, struct job *job)
     if (list_is_empty(&flow->ready))
         share_enter(group_of(job), &flow->share);
     list_append(&flow->ready, &job->queue_link);
+    account->ready[job->track]++;
 }
 
 void turns_leave(struct job *job)
@@ -74,6 +75,7 @@ void turns_leave(struct job *job)
     struct flow *flow = flow_of(job);
 
     list_unlink(&job->queue_link);
+    account->ready[job->track]--;
     if (list_is_empty(&flow->ready))
         share_leave(&flow->share);
     if (!has_work(account))
@@ -91,22 +93,40 @@ void turns_orphan(struct turns *turns, struct job *job, bool is_ready, uint32_t 
         turns_enter(turns, job);
 }
 
-struct job *turns_next(const struct turns *turns)
+static struct job *first_of(const struct share *share)
 {
-    struct share *best = share_next(&turns->uids);
-    struct account *account;
+    return container_of(container_of(share, struct flow, share)->ready.next, struct job,
+                        queue_link);
+}
 
-    if (!best)
+static bool flow_may(const struct share *share, enum gemmd_track track)
+{
+    return first_of(share)->track == track;
+}
+
+static struct job *next_of(const struct account *account, enum gemmd_track track)
+{
+    if (account->ready[track] == 0)
         return NULL;
-    account = container_of(best, struct account, share);
     for (size_t i = QUOTA_PRIORITIES; i-- > 0;) {
-        struct share *share = share_next(&account->classes[i]);
+        const struct share *share = share_next(&account->classes[i], flow_may, track);
 
         if (share)
-            return container_of(container_of(share, struct flow, share)->ready.next, struct job,
-                                queue_link);
+            return first_of(share);
     }
     return NULL;
+}
+
+static bool account_may(const struct share *share, enum gemmd_track track)
+{
+    return next_of(container_of(share, const struct account, share), track) != NULL;
+}
+
+struct job *turns_next(const struct turns *turns, enum gemmd_track track)
+{
+    const struct share *share = share_next(&turns->uids, account_may, track);
+
+    return share ? next_of(container_of(share, const struct account, share), track) : NULL;
 }
 
 void turns_charge(struct turns *turns, struct job *job, double seconds)

@@ -4,6 +4,9 @@
  * served. So a priority moves work only past the same uid's other work, and nobody gains by opening
  * more connections than another uid.
  *
+ * Tracks (kernels_src/abi/ring.h) take turns side by side: who waits for one of them does not keep
+ * others from another. A uid is charged for what it had of all of them.
+ *
  * Each level is start-time fair queueing (share.h), charged with estimates when work is committed
  * and corrected to what was measured when it completes.
  *
@@ -39,7 +42,8 @@ void turns_leave(struct job *job);
 /* Its client is gone: from now on it belongs to its account alone. `is_ready`: it has entered;
  * `in_service`: its commands that are not over. */
 void turns_orphan(struct turns *turns, struct job *job, bool is_ready, uint32_t in_service);
-struct job *turns_next(const struct turns *turns); /* NULL: none is ready */
+/* Among jobs of this track that no earlier one of their flow waits before; NULL: there is none. */
+struct job *turns_next(const struct turns *turns, enum gemmd_track track);
 /* A command of the job is committed, estimated at `seconds`. */
 void turns_charge(struct turns *turns, struct job *job, double seconds);
 /* It is over. `beyond`: seconds it took more than was charged; it is negative when less. */

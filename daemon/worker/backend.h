@@ -45,8 +45,9 @@ struct backend_operations {
      * commands and otherwise in any, with all but the sequence filled. A command that cannot run is
      * no error here: it completes with a status. Commands take effect as if one after the other:
      * the front submits one that reads what an earlier one writes without waiting for that one's
-     * completion. A backend that overlaps or merges commands sees for itself that they touch
-     * different memory. */
+     * completion, unless the two are on different tracks or both are streamed (kernels_src/abi/
+     * ring.h). A backend that overlaps or merges commands sees for itself that they touch different
+     * memory. */
     int (*submit)(struct backend *backend, const struct gemmd_command *command);
     /* Commands submitted and not reaped. The worker stops taking commands at `depth`. */
     uint32_t (*pending)(const struct backend *backend);

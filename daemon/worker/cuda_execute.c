@@ -193,17 +193,25 @@ static uint32_t least_busy(const struct cuda_execute *execute)
     const struct cuda_lane *lanes = execute->lanes.lane;
     uint32_t best = 0;
 
-    for (uint32_t i = 1; i < CUDA_LANES; i++)
+    for (uint32_t i = 1; i < CUDA_MAIN_LANES; i++)
         if (cuda_lane_pending(&lanes[i]) < cuda_lane_pending(&lanes[best]))
             best = i;
     return best;
 }
 
-/* The lane for a command, and a bit for each other lane that it has to wait for. */
-static uint32_t
-choose_lane(struct cuda_execute *execute, const struct accesses *accesses, uint32_t *ret_others)
+/* The lane of a track that has one; CUDA_LANES for the main track. */
+static uint32_t lane_of_track(uint32_t track)
 {
-    uint32_t lanes = 0, latest = 0;
+    return track == GEMMD_TRACK_MAIN ? CUDA_LANES : CUDA_MAIN_LANES + track - GEMMD_TRACK_IN;
+}
+
+/* The lane for a command, and a bit for each other lane that it has to wait for. */
+static uint32_t choose_lane(struct cuda_execute *execute,
+                            uint32_t track,
+                            const struct accesses *accesses,
+                            uint32_t *ret_others)
+{
+    uint32_t lanes = 0, mine = lane_of_track(track);
 
     look(execute);
     for (uint64_t i = execute->reaped; i < execute->submitted; i++) {
@@ -211,12 +219,15 @@ choose_lane(struct cuda_execute *execute, const struct accesses *accesses, uint3
 
         if (!entry->is_reaped && !has_ended(execute, entry) &&
             accesses_conflict(&entry->accesses, accesses)) {
-            latest = entry->lane;
-            lanes |= 1u << latest;
+            lanes |= 1u << entry->lane;
+            if (track == GEMMD_TRACK_MAIN && entry->lane < CUDA_MAIN_LANES)
+                mine = entry->lane; /* the latest */
         }
     }
-    *ret_others = lanes & ~(1u << latest);
-    return lanes ? latest : least_busy(execute);
+    if (mine == CUDA_LANES)
+        mine = least_busy(execute);
+    *ret_others = lanes & ~(1u << mine);
+    return mine;
 }
 
 static int run(struct cuda_execute *execute,
@@ -261,7 +272,7 @@ int cuda_execute_submit(struct cuda_execute *execute, const struct gemmd_command
     *entry = (struct cuda_execute_entry){
         .job = command->job, .started_ns = now_ns(), .status = STATUS_OK};
     accesses_of(command, &entry->accesses);
-    entry->lane = choose_lane(execute, &entry->accesses, &others);
+    entry->lane = choose_lane(execute, command->track, &entry->accesses, &others);
 
     /* A command that is not where it belongs in the order must not run at all. */
     int r = wait_for_others(execute, entry->lane, others, &fault);

@@ -9,11 +9,15 @@
  */
 #pragma once
 
+#include "../../kernels_src/abi/ring.h"
 #include "../core/status.h"
 #include "driver.h"
 
-/* Two keep the device full; more let small products run side by side. */
-#define CUDA_LANES 4
+/* Of these two keep the device full; more let small products run side by side. */
+#define CUDA_MAIN_LANES 4
+
+/* One more for each of the other tracks (kernels_src/abi/ring.h). */
+#define CUDA_LANES (CUDA_MAIN_LANES + GEMMD_TRACK_COUNT - 1)
 
 struct cuda_lane {
     CUstream stream;

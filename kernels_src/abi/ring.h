@@ -17,6 +17,16 @@ enum gemmd_command_kind {
     GEMMD_COMMAND_ZERO = 3, /* body.copy with source 0: fill with zero bytes */
 };
 
+/* What runs beside each other. Commands of one track take effect one after the other, but those of
+ * GEMMD_TRACK_STREAM, like those of two tracks, in any order: they touch different memory. */
+enum gemmd_track {
+    GEMMD_TRACK_MAIN,   /* whatever is short on the device: the CPU knows no other */
+    GEMMD_TRACK_IN,     /* large copies to the device */
+    GEMMD_TRACK_OUT,    /* and from it */
+    GEMMD_TRACK_STREAM, /* products on host memory, in panels */
+    GEMMD_TRACK_COUNT,
+};
+
 struct gemmd_copy {
     gemmd_u64 destination, source; /* addresses as in struct gemmd_job */
     gemmd_u64 size;                /* bytes */
@@ -27,7 +37,7 @@ struct gemmd_copy {
 struct gemmd_command {
     gemmd_u64 sequence; /* 64 bits wide: no wrap in the life of a daemon */
     gemmd_u32 kind;
-    gemmd_u32 reserved0;
+    gemmd_u32 track;  /* enum gemmd_track */
     gemmd_u64 job;    /* the front's number, returned in the completion */
     gemmd_u64 kernel; /* what LINK_LOAD named; 0 for none (CPU worker, copies) */
 

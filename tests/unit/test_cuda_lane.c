@@ -37,10 +37,11 @@ static void close_clean(void)
 }
 
 /* Copies a byte; the lane it went to. */
-static unsigned submit(uint64_t job, unsigned to, unsigned from)
+static unsigned submit_on(uint32_t track, uint64_t job, unsigned to, unsigned from)
 {
     struct gemmd_command command = {
         .kind = GEMMD_COMMAND_COPY,
+        .track = track,
         .job = job,
         .body.copy = {.destination = (uintptr_t)&memory[to],
                       .source = (uintptr_t)&memory[from],
@@ -49,6 +50,11 @@ static unsigned submit(uint64_t job, unsigned to, unsigned from)
 
     cr_assert_eq(gpu->operations->submit(gpu, &command), 0);
     return fake_driver_last_stream();
+}
+
+static unsigned submit(uint64_t job, unsigned to, unsigned from)
+{
+    return submit_on(GEMMD_TRACK_MAIN, job, to, from);
 }
 
 /* The job whose completion is next; 0: none. */
@@ -65,9 +71,9 @@ Test(cuda_lane, commands_that_touch_different_memory_get_lanes_of_their_own)
 {
     unsigned seen = 0;
 
-    for (unsigned i = 0; i < CUDA_LANES; i++)
+    for (unsigned i = 0; i < CUDA_MAIN_LANES; i++)
         seen |= 1u << submit(i + 1, 2 * i, 2 * i + 1);
-    cr_expect_eq(seen, (1u << CUDA_LANES) - 1);
+    cr_expect_eq(seen, (1u << CUDA_MAIN_LANES) - 1);
     close_clean();
 }
 
@@ -78,6 +84,21 @@ Test(cuda_lane, an_idle_device_is_always_given_the_same_lane)
         cr_expect_eq(submit(i, 0, 1), 0);
         cr_expect_eq(reap(), i);
     }
+    close_clean();
+}
+
+Test(cuda_lane, a_track_has_a_lane_that_no_other_command_gets)
+{
+    static const uint32_t tracks[] = {GEMMD_TRACK_IN, GEMMD_TRACK_OUT, GEMMD_TRACK_STREAM};
+
+    for (unsigned i = 0; i < ARRAY_SIZE(tracks); i++) {
+        unsigned lane = submit_on(tracks[i], 2 * i + 1, 0, 1 + i);
+
+        cr_expect_geq(lane, CUDA_MAIN_LANES);
+        cr_expect_eq(submit_on(tracks[i], 2 * i + 2, 4 + 2 * i, 5 + 2 * i), lane);
+    }
+    for (unsigned i = 0; i < 2 * CUDA_MAIN_LANES; i++)
+        cr_expect_lt(submit(100 + i, 20 + i, 19), CUDA_MAIN_LANES);
     close_clean();
 }
 

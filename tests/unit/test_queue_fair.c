@@ -326,3 +326,86 @@ Test(queue_fair, what_a_gone_client_had_begun_runs_to_its_end)
     cr_expect_eq(tiles, 10);
     cr_expect_eq(ended_count, 1);
 }
+
+/* --- tracks ----------------------------------------------------------------------------------- */
+
+static struct job *in_track(enum gemmd_track track, uid_t uid, int from, int to, double seconds)
+{
+    struct job *job = copy(uid, from, to, seconds);
+
+    job->track = track;
+    return job;
+}
+
+Test(queue_fair, a_long_job_of_one_track_does_not_keep_another_track_waiting)
+{
+    uint64_t streamed = submit(&session_a, in_track(GEMMD_TRACK_STREAM, 1, 0, 1, 1.0));
+    uint64_t small = submit(&session_b, in_track(GEMMD_TRACK_MAIN, 2, 2, 3, 10e-6));
+
+    cr_expect_eq(take(), streamed);
+    cr_expect_eq(take(), small);
+    complete_after(small, 10e-6);
+    small = submit(&session_b, in_track(GEMMD_TRACK_MAIN, 2, 2, 3, 10e-6));
+    cr_expect_eq(take(), small, "in the middle of it");
+    complete(streamed);
+    complete(small);
+}
+
+Test(queue_fair, who_waits_for_a_track_does_not_keep_others_from_theirs)
+{
+    uint64_t numbers[3], small;
+
+    for (int i = 0; i < 3; i++)
+        numbers[i] = submit(&session_a, in_track(GEMMD_TRACK_STREAM, 1, 0, 1 + i, 1.0));
+    cr_expect_eq(take(), numbers[0]);
+    cr_expect_eq(take(), numbers[1], "its copies begin in the tail of the first");
+    cr_expect_eq(take(), 0, "and no third");
+    small = submit(&session_b, in_track(GEMMD_TRACK_MAIN, 2, 0, 0, 100.0));
+    cr_expect_eq(take(), small);
+    complete(numbers[0]);
+    cr_expect_eq(take(), numbers[2]);
+    complete(small);
+    complete(numbers[1]);
+    complete(numbers[2]);
+}
+
+Test(queue_fair, a_job_that_needs_another_tracks_result_waits_for_its_end)
+{
+    static const struct {
+        enum gemmd_track first, second;
+        bool waits;
+    } cases[] = {{GEMMD_TRACK_MAIN, GEMMD_TRACK_MAIN, false},
+                 {GEMMD_TRACK_IN, GEMMD_TRACK_IN, false},
+                 {GEMMD_TRACK_OUT, GEMMD_TRACK_OUT, false},
+                 {GEMMD_TRACK_IN, GEMMD_TRACK_MAIN, true},
+                 {GEMMD_TRACK_MAIN, GEMMD_TRACK_OUT, true},
+                 {GEMMD_TRACK_STREAM, GEMMD_TRACK_STREAM, true}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        uint64_t first = submit(&session_a, in_track(cases[i].first, 1, 0, 1, 10e-6));
+        uint64_t second = submit(&session_a, in_track(cases[i].second, 1, 1, 2, 10e-6));
+
+        cr_expect_eq(take(), first, "case %zu", i);
+        cr_expect_eq(take(), cases[i].waits ? 0 : second, "case %zu", i);
+        complete(first);
+        if (cases[i].waits)
+            cr_expect_eq(take(), second, "case %zu", i);
+        complete(second);
+    }
+}
+
+Test(queue_fair, a_tracks_time_is_not_anothers)
+{
+    struct job *job = in_track(GEMMD_TRACK_STREAM, 1, 0, 1, 1.0);
+    uint64_t class = job_estimate_class(job), began = clock_ns;
+    uint64_t streamed = submit(&session_a, job);
+    uint64_t small = submit(&session_b, in_track(GEMMD_TRACK_MAIN, 2, 2, 3, 10e-6));
+
+    (void)take();
+    (void)take();
+    clock_ns = began + 500000000;
+    complete_after(small, 10e-6);
+    clock_ns = began;
+    complete_after(streamed, 1.0);
+    cr_expect_float_eq(estimate_correct(&queue.estimates, class, 1.0), 1.0, 1e-6);
+}

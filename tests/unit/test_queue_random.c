@@ -1,9 +1,9 @@
 /*
  * The queue under a random life: jobs of one connection that read, write and update four buffers,
- * whole and in slices, of three priorities; cancellations; a worker that dies between any two
- * steps, also in the middle of a command. Whatever is answered OK must have computed what it would
- * have computed had the jobs run one after the other; what is answered with a fault leaves its
- * output undefined, and so does what reads that.
+ * whole and in slices, of three priorities, in all tracks; cancellations; a worker that dies
+ * between any two steps, also in the middle of a command. Whatever is answered OK must have
+ * computed what it would have computed had the jobs run one after the other; what is answered with
+ * a fault leaves its output undefined, and so does what reads that.
  */
 #include "queue_fixture.h"
 
@@ -11,9 +11,10 @@
 
 enum { CELLS = 8, JOBS = 60, LIVES = 150, GARBAGE = 7 };
 
-/* What the worker took. */
+/* What the worker took, and which of it has run. */
 static struct gemmd_command held[JOBS * CELLS];
-static size_t n_held, n_executed; /* executed ones are a prefix, not yet published */
+static bool is_executed[JOBS * CELLS];
+static size_t n_held;
 
 static uint64_t cells[BUFFERS][CELLS];
 
@@ -75,25 +76,74 @@ static void execute(const struct gemmd_command *command, uint64_t limit)
     }
 }
 
+/* A track's commands run, and end, in their order; all others in any. */
+static bool is_behind_another(size_t i, bool among_executed)
+{
+    for (size_t j = 0; j < i; j++) {
+        if (held[j].track == held[i].track && held[i].track != GEMMD_TRACK_STREAM &&
+            is_executed[j] == among_executed)
+            return true;
+    }
+    return false;
+}
+
+/* One that has run and may end, or that has not and may; n_held when there is none. */
+static size_t pick(bool has_run)
+{
+    size_t start = n_held ? random_below(n_held) : 0;
+
+    for (size_t n = 0; n < n_held; n++) {
+        size_t i = (start + n) % n_held;
+
+        if (is_executed[i] == has_run && !is_behind_another(i, has_run))
+            return i;
+    }
+    return n_held;
+}
+
+static void run_one(void)
+{
+    size_t i = pick(false);
+
+    if (i == n_held)
+        return;
+    execute(&held[i], CELLS);
+    is_executed[i] = true;
+}
+
 static void publish(void)
 {
-    uint64_t number = held[0].job;
+    size_t i = pick(true);
+    uint64_t number;
 
-    n_executed--;
+    if (i == n_held)
+        return;
+    number = held[i].job;
     n_held--;
-    memmove(held, held + 1, n_held * sizeof(held[0]));
+    memmove(held + i, held + i + 1, (n_held - i) * sizeof(held[0]));
+    memmove(is_executed + i, is_executed + i + 1, (n_held - i) * sizeof(is_executed[0]));
     complete_after(number, 50e-6);
+}
+
+static void hold(void)
+{
+    if (!take())
+        return;
+    is_executed[n_held] = false;
+    held[n_held++] = taken;
 }
 
 static void worker_dies(void)
 {
-    if (n_executed < n_held && random_below(2)) {
-        const struct gemmd_command *half = &held[n_executed];
+    size_t i = pick(false);
+
+    if (i < n_held && random_below(2)) {
+        const struct gemmd_command *half = &held[i];
 
         execute(half, random_below(CELLS));
         cells[buffer_at(half->body.gemm.d)][half->body.gemm.first_tile] = GARBAGE;
     }
-    n_held = n_executed = 0;
+    n_held = 0;
     die();
 }
 
@@ -112,7 +162,8 @@ static void submit_one(void)
     job->problem = (struct problem){.input = DTYPE_FP32, .output = DTYPE_FP32, .batch = 1};
     job->priority = (int)random_below(3) - 1;
     job->request = (uint32_t)n_works;
-    if (random_below(2)) {
+    job->track = (enum gemmd_track)random_below(GEMMD_TRACK_COUNT);
+    if (job->track == GEMMD_TRACK_MAIN && random_below(2)) {
         job->tiles = CELLS;
         job->wave_tiles = 1 + random_below(3);
     }
@@ -138,16 +189,13 @@ static void step(void)
             submit_one();
         return;
     case 6 ... 9:
-        if (take())
-            held[n_held++] = taken;
+        hold();
         return;
     case 10 ... 12:
-        if (n_executed < n_held)
-            execute(&held[n_executed++], CELLS);
+        run_one();
         return;
     default:
-        if (n_executed > 0)
-            publish();
+        publish();
         return;
     }
 }
@@ -194,12 +242,8 @@ static void live(unsigned life)
     while (n_works < JOBS)
         step();
     while (queue.count > 0) {
-        uint64_t number = take();
-
-        if (number)
-            held[n_held++] = taken;
-        while (n_executed < n_held)
-            execute(&held[n_executed++], CELLS);
+        hold();
+        run_one();
         cr_assert(n_held > 0, "life %u: %lu jobs are left and nothing runs", life,
                   (unsigned long)queue.count);
         publish();
