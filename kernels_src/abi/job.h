@@ -88,16 +88,29 @@ GEMMD_STATIC_ASSERT(sizeof(struct gemmd_tensor_map) == 128, "the size of a CUten
 
 enum { GEMMD_TENSOR_A, GEMMD_TENSOR_B, GEMMD_TENSOR_C, GEMMD_TENSOR_D, GEMMD_TENSOR_COUNT };
 
-/* Jobs of a feed whose kernel takes tensor maps: what the same 4 KiB have room for. */
-#define GEMMD_TENSOR_JOBS 3
+/* Jobs of a feed whose kernel takes tensor maps. One: a launch pays for every kilobyte of its
+ * parameters, for the 4 KiB that hold three jobs a tenth of what a small product takes. */
+#ifndef GEMMD_TENSOR_JOBS
+#    define GEMMD_TENSOR_JOBS 1
+#endif
 
-/* Second kernel parameter of such a kernel, `const __grid_constant__` too. The map of an operand
- * that the job does not read is zero. An operand that all items share (stride 0) has one item. */
+/* The kernel parameters of such a kernel, `const __grid_constant__` too: the beginning of a
+ * struct gemmd_feed, and the maps of its jobs. The map of an operand that the job does not read is
+ * zero. An operand that all items share (stride 0) has one item. */
+struct gemmd_tensor_feed {
+    gemmd_u32 job_count;
+    gemmd_u32 reserved[31];
+    struct gemmd_job jobs[GEMMD_TENSOR_JOBS];
+};
+
+GEMMD_STATIC_ASSERT(sizeof(struct gemmd_tensor_feed) == 128 + GEMMD_TENSOR_JOBS * 256,
+                    "as struct gemmd_feed begins");
+
 struct gemmd_tensor_maps {
     struct gemmd_tensor_map of[GEMMD_TENSOR_JOBS][GEMMD_TENSOR_COUNT];
 };
 
-GEMMD_STATIC_ASSERT(sizeof(struct gemmd_feed) + sizeof(struct gemmd_tensor_maps) <= 4096,
+GEMMD_STATIC_ASSERT(sizeof(struct gemmd_tensor_feed) + sizeof(struct gemmd_tensor_maps) <= 4096,
                     "the limit of a kernel's parameters");
 
 #endif

@@ -23,7 +23,7 @@ constexpr bool moves_registers =
 extern __shared__ __align__(1024) u8 dynamic_shared[];
 
 struct launch {
-    const gemmd_feed &feed;
+    const gemmd_tensor_feed &feed;
     const gemmd_tensor_maps &maps;
     u32 s_base;
     cta_place place;
@@ -33,6 +33,7 @@ DEVICE void load(const launch &in)
 {
     loader loads(in.feed, in.maps, in.place, in.s_base);
 
+    griddepcontrol_wait();
     while (loads.smem_from_gmem())
         ;
 }
@@ -54,10 +55,10 @@ template <bool IS_SPECIALIZED> struct side_loader {
 
 template <> struct side_loader<false> {
     loader loads;
-    bool has_more; /* and this thread is the one that loads */
+    bool is_mine; /* this thread is the one that loads */
 
-    DEVICE side_loader(const launch &in, bool is_mine)
-        : loads(in.feed, in.maps, in.place, in.s_base), has_more(is_mine)
+    DEVICE side_loader(const launch &in, bool in_is_mine)
+        : loads(in.feed, in.maps, in.place, in.s_base), is_mine(in_is_mine)
     {
     }
 
@@ -69,8 +70,8 @@ template <> struct side_loader<false> {
 
     DEVICE void next()
     {
-        if (has_more)
-            has_more = loads.smem_from_gmem();
+        if (is_mine)
+            loads.smem_from_gmem();
     }
 };
 
@@ -90,7 +91,6 @@ struct multiplier {
           turn(in_launch.s_base, in_group),
           loads(in_launch, in_group == 0 && in_warp == 0 && in_lane == 0)
     {
-        loads.fill();
     }
 
     DEVICE void release(int slot)
@@ -150,6 +150,8 @@ struct multiplier {
         job_feed work(in.feed, in.place.walker, in.place.walkers);
         tile_writer writer(in.s_base, group, warp, lane);
 
+        griddepcontrol_wait(); /* who writes D, waits too, also where there is nothing to load */
+        loads.fill();
         for (u32 number = 0; work.take(); number++) {
             int k_tiles = k_tiles_of(work.job());
             group_tile tile;
@@ -171,30 +173,32 @@ struct multiplier {
 };
 
 extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multiprocessor)
-    gemm(const __grid_constant__ gemmd_feed feed, const __grid_constant__ gemmd_tensor_maps maps)
+    gemm(const __grid_constant__ gemmd_tensor_feed feed,
+         const __grid_constant__ gemmd_tensor_maps maps)
 {
+    /* The next grid may come as soon as there is room, and do as this one: all that needs no memory
+     * of a product comes before griddepcontrol_wait(). */
+    griddepcontrol_launch_dependents();
+    if (threadIdx.x < GEMMD_TENSOR_COUNT)
+        prefetch_tensormap(&maps.of[0][threadIdx.x]);
+
     u32 warp = shfl_sync_idx(threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     int group = (int)warp / 4 - (cfg::is_specialized ? 1 : 0);
     launch in = {feed, maps, cvta_to_shared(dynamic_shared), cta_place_of(blockIdx.x, gridDim.x)};
 
     if (threadIdx.x == 0)
         barriers_init(in.s_base);
-    if (threadIdx.x < GEMMD_TENSOR_COUNT)
-        prefetch_tensormap(&maps.of[0][threadIdx.x]);
     cluster_meet();
-    griddepcontrol_launch_dependents();
-    griddepcontrol_wait();
-
     if (group < 0) {
         if (moves_registers)
             setmaxnreg_dec<56>();
         if (threadIdx.x == 0)
             load(in);
-        cluster_meet();
+        cluster_leave();
     } else {
         if (moves_registers)
             setmaxnreg_inc<224>();
         multiplier(in, group, warp % 4, lane).run();
-        cluster_meet();
+        cluster_leave();
     }
 }

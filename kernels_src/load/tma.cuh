@@ -60,7 +60,8 @@ DEVICE int k_tiles_of(const gemmd_job &job)
 }
 
 /* The loading thread's walk: K tile after K tile over all units, ahead of who multiplies by as
- * much as the ring holds. */
+ * much as the ring holds. Nothing of an operand is read before the first call of smem_from_gmem(),
+ * so that it may be made while the grid before this one still runs. */
 struct loader {
     job_feed work;
     const gemmd_tensor_maps &maps;
@@ -69,16 +70,18 @@ struct loader {
     ring_position at;
     tensor_operand<tile_a, cfg::cluster_n> a;
     tensor_operand<tile_b, cfg::cluster_m> b;
-    int k, k_end; /* elements along K */
-    u32 fenced;   /* jobs */
+    int k, k_end;  /* elements along K */
+    bool has_more; /* K tiles */
+    u32 fenced;    /* the job whose inputs tensor copies see */
 
-    DEVICE loader(const gemmd_feed &feed,
+    DEVICE loader(const gemmd_tensor_feed &feed,
                   const gemmd_tensor_maps &in_maps,
                   const cta_place &in_place,
                   u32 in_s_base)
         : work(feed, in_place.walker, in_place.walkers), maps(in_maps), place(in_place),
-          s_base(in_s_base), k(0), k_end(0), fenced(0)
+          s_base(in_s_base), fenced(0)
     {
+        next_unit();
     }
 
     DEVICE void open(const raster::place &unit)
@@ -86,10 +89,10 @@ struct loader {
         const gemmd_job &job = work.job();
         const gemmd_tensor_map *map = maps.of[work.index];
 
-        /* What an earlier job wrote, or whoever wrote before the launch, is for TMA to see. */
-        if (fenced == work.index) {
+        /* What an earlier job of the launch wrote is for TMA to see. */
+        if (fenced != work.index) {
             fence_proxy_async_global();
-            fenced++;
+            fenced = work.index;
         }
         a = {map + GEMMD_TENSOR_A, (int)unit.row + (int)place.rank_m * cfg::tile_m,
              job.stride_a != 0 ? (int)unit.item : 0, place.rank_n};
@@ -99,16 +102,23 @@ struct loader {
         k_end = k_tiles_of(job) * cfg::tile_k;
     }
 
-    /* The next K tile to the next slot; false when there is none. */
-    DEVICE bool smem_from_gmem()
+    /* On to the next unit that has K tiles. */
+    DEVICE void next_unit()
     {
         raster::place unit;
 
-        while (k == k_end) {
-            if (!work.take(unit))
-                return false;
-            open(unit);
-        }
+        do {
+            has_more = work.take(unit);
+            if (has_more)
+                open(unit);
+        } while (has_more && k == k_end);
+    }
+
+    /* The next K tile to the next slot; false when there is none. */
+    DEVICE bool smem_from_gmem()
+    {
+        if (!has_more)
+            return false;
 
         u32 s_full = smem::full_barrier(s_base, at.slot);
         wait_parity(smem::empty_barrier(s_base, at.slot), at.parity ^ 1);
@@ -117,6 +127,8 @@ struct loader {
         b.smem_from_gmem(smem::b_of_slot(s_base, at.slot), k, s_full);
         at.advance();
         k += cfg::tile_k;
+        if (k == k_end)
+            next_unit();
         return true;
     }
 };

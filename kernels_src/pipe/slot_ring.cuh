@@ -90,6 +90,13 @@ DEVICE void cluster_meet()
     }
 }
 
+/* All threads, last of all: the other CTA of a cluster may still copy to this one, and arrive here. */
+DEVICE void cluster_leave()
+{
+    if constexpr (cfg::cluster > 1)
+        cluster_meet();
+}
+
 /* By a whole warp, when its wgmma have read the slot. Nothing was written that the loader, or what
  * it copies, would have to see: an arrival without order at cluster scope is enough. */
 DEVICE void slot_release(u32 s_base, int slot, u32 lane)

@@ -11,23 +11,27 @@
 #include "sched/raster.cuh"
 
 struct job_feed {
-    const gemmd_feed &feed;
+    const gemmd_job *jobs;
+    u32 job_count;
     u32 index;            /* of the job */
     raster::number next;  /* unit to take, counted from the job's first */
     raster::number count; /* units the job has here */
     raster::number step;  /* walkers in the grid */
     raster::extent size;
 
-    DEVICE job_feed(const gemmd_feed &from, u32 walker, u32 walkers)
-        : feed(from), index(0), next(walker), count(0), step(walkers), size{0, 0}
+    /* FEED: gemmd_feed, or its beginning. */
+    template <typename FEED>
+    DEVICE job_feed(const FEED &from, u32 walker, u32 walkers)
+        : jobs(from.jobs), job_count(from.job_count), index(0), next(walker), count(0),
+          step(walkers), size{0, 0}
     {
-        if (feed.job_count > 0)
+        if (job_count > 0)
             open();
     }
 
     DEVICE const gemmd_job &job() const
     {
-        return feed.jobs[index];
+        return jobs[index];
     }
 
     DEVICE void open()
@@ -39,8 +43,9 @@ struct job_feed {
         count = job().first_tile < total ? total - (raster::number)job().first_tile : 0;
         if (job().tile_count != 0 && job().tile_count < count)
             count = (raster::number)job().tile_count;
-        /* A job may read what an earlier one of this launch wrote. */
-        if (next < count)
+        /* A job may read what an earlier one of this launch wrote. For the first, the launch saw to
+         * that, and the fence takes hundreds of cycles that a small product has no others for. */
+        if (next < count && index > 0)
             fence_acq_rel_gpu();
     }
 
@@ -50,7 +55,7 @@ struct job_feed {
         while (next >= count) {
             next -= count;
             index++;
-            if (index >= feed.job_count)
+            if (index >= job_count)
                 return false;
             open();
         }

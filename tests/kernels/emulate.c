@@ -12,6 +12,7 @@
  * process of its own, so that a fault names its case. Operands end at a page that cannot be
  * touched, gaps between rows hold NaN, D is poisoned, absent operands are null.
  */
+#define GEMMD_TENSOR_JOBS 2 /* slices share a feed; a launch of the daemon's has one job */
 #include "../../daemon/core/problem.h"
 #include "../../daemon/plan/config.h"
 #include "../../kernels_src/abi/job.h"
@@ -359,13 +360,14 @@ static bool kernel_compile(const struct config *config, const char *object)
                                            "-fvisibility=hidden",
                                            "-w",
                                            "-D_GNU_SOURCE",
+                                           "-DGEMMD_TENSOR_JOBS=2", /* as below */
                                            "-I" HOST_DIRECTORY,
                                            "-I" KERNELS_DIRECTORY,
                                            entry,
                                            HOST_DIRECTORY "/kernel.cpp",
                                            "-o",
                                            (char *)object};
-    size_t count = 14;
+    size_t count = 15;
     int status;
     pid_t child;
 

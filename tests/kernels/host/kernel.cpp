@@ -18,20 +18,22 @@ alignas(1024) u8 dynamic_shared[cfg::cluster * cfg::shared_memory];
 static const gemmd_feed *launched;
 static const gemmd_tensor_maps *launched_maps;
 
-/* The portable entry takes no maps. */
-template <typename FEED> static auto call(FEED feed, int) -> decltype(gemm(*feed, *launched_maps))
+/* The portable entry takes no maps; that of hopper takes the beginning of a feed. */
+template <typename MAPS, typename FEED = gemmd_tensor_feed>
+static auto call(MAPS maps, int) -> decltype(gemm(*(const FEED *)launched, *maps))
 {
-    gemm(*feed, *launched_maps);
+    gemm(*(const FEED *)launched, *maps);
 }
 
-template <typename FEED> static auto call(FEED feed, long) -> decltype(gemm(*feed))
+template <typename MAPS, typename FEED = gemmd_feed>
+static auto call(MAPS, long) -> decltype(gemm(*(const FEED *)launched))
 {
-    gemm(*feed);
+    gemm(*(const FEED *)launched);
 }
 
 static void body()
 {
-    call(launched, 0);
+    call(launched_maps, 0);
 }
 
 extern "C" __attribute__((visibility("default"))) void emulate(const gemmd_feed *feed,
