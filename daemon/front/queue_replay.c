@@ -110,8 +110,22 @@ static void judge(struct queue *queue, struct job *job)
     job->was_taken = false; /* also for one that an earlier job's end makes ready before its turn */
 }
 
+/* Commands run in their order, so of those taken the first without a completion is the one that
+ * ran, and the likeliest culprit. NULL: none was taken. */
+static struct job *running_job(const struct queue *queue, uint64_t taken)
+{
+    for (uint64_t i = queue->commands_done; i < queue->commands_sent; i++) {
+        const struct queue_command *command = &queue->commands[i % LINK_COMMANDS];
+
+        if (command->job)
+            return command->link_index < taken ? command->job : NULL;
+    }
+    return NULL;
+}
+
 void queue_worker_died(struct queue *queue, uint64_t taken)
 {
+    struct job *running = running_job(queue, taken);
     struct list stopped, again, lost;
     struct fault fault;
 
@@ -135,6 +149,11 @@ void queue_worker_died(struct queue *queue, uint64_t taken)
         list_append(job->is_lost ? &lost : &again, &job->queue_link);
         if (job->stream && steal(job->stream->must_block_again, false))
             block_again(queue, job->stream);
+    }
+    /* Behind the other suspects: they are answered before it may take the next worker with it. */
+    if (running && !running->is_lost) {
+        list_unlink(&running->queue_link);
+        list_append(&again, &running->queue_link);
     }
     while (!list_is_empty(&again))
         queue_settle(queue, queue_job_of(again.next));

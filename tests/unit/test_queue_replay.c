@@ -16,21 +16,27 @@ Test(queue_replay, replays_what_the_dead_worker_had_not_taken)
     cr_expect_eq(stats.replayed, 0);
 }
 
+/* The one that ran when the worker died goes last of them. */
 Test(queue_replay, replays_suspects_one_at_a_time_before_others)
 {
-    uint64_t one = submit(&session_a, copy(1, 0, 1, 0));
-    uint64_t two = submit(&session_a, copy(1, 0, 2, 0));
+    uint64_t ran = submit(&session_a, copy(1, 0, 1, 0));
+    uint64_t second = submit(&session_a, copy(1, 0, 2, 0));
+    uint64_t third = submit(&session_b, copy(1, 0, 2, 0));
     uint64_t later = submit(&session_a, copy(1, 0, 3, 0));
 
-    cr_assert_eq(take(), one);
-    cr_assert_eq(take(), two);
+    cr_assert_eq(take(), ran);
+    cr_assert_eq(take(), second);
+    cr_assert_eq(take(), third);
     die();
-    cr_expect_eq(take(), one);
+    cr_expect_eq(take(), second);
     cr_expect_eq(take(), 0);
-    complete(one);
-    cr_expect_eq(take(), two);
+    complete(second);
+    cr_expect_eq(take(), third);
     cr_expect_eq(take(), 0);
-    complete(two);
+    complete(third);
+    cr_expect_eq(take(), ran);
+    cr_expect_eq(take(), 0);
+    complete(ran);
     cr_expect_eq(take(), later);
     complete(later);
     for (size_t i = 0; i < ended_count; i++)
@@ -46,16 +52,33 @@ Test(queue_replay, finds_the_guilty_job_and_tells_only_its_owner)
     cr_assert_eq(take(), innocent);
     cr_assert_eq(take(), guilty);
     cr_assert_eq(take(), other);
-    die();
-    cr_assert_eq(take(), innocent);
     complete(innocent);
+    die();
+    cr_assert_eq(take(), other, "%s", "who only waited behind it is answered first");
+    complete(other);
     cr_assert_eq(take(), guilty);
     die();
     cr_expect_eq(status_of(guilty), STATUS_GPU_FAULT);
-    cr_assert_eq(take(), other);
-    complete(other);
     cr_expect_eq(status_of(innocent), STATUS_OK);
     cr_expect_eq(status_of(other), STATUS_OK);
+    cr_expect_eq(stats.suspects_guilty, 1);
+}
+
+/* It was not the one that ran: commands may overlap, and a fault may show late. */
+Test(queue_replay, finds_the_guilty_job_wherever_it_stands)
+{
+    uint64_t innocent = submit(&session_a, copy(1, 0, 1, 0));
+    uint64_t guilty = submit(&session_b, copy(2, 0, 2, 0));
+
+    cr_assert_eq(take(), innocent);
+    cr_assert_eq(take(), guilty);
+    die();
+    cr_assert_eq(take(), guilty);
+    die();
+    cr_expect_eq(status_of(guilty), STATUS_GPU_FAULT);
+    cr_assert_eq(take(), innocent);
+    complete(innocent);
+    cr_expect_eq(status_of(innocent), STATUS_OK);
     cr_expect_eq(stats.suspects_guilty, 1);
 }
 
