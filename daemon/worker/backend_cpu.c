@@ -188,6 +188,7 @@ static void device_describe(struct link_device *device, const struct blas *blas)
 int backend_cpu_open(struct backend **ret_backend, struct fault *ret_fault)
 {
     struct backend_cpu *cpu = calloc(1, sizeof(*cpu));
+    const char *library = getenv("GEMMD_BLAS");
 
     if (!cpu) {
         (void)fault_set(ret_fault, STATUS_OUT_OF_MEMORY, "device", "no memory for the CPU device");
@@ -195,7 +196,7 @@ int backend_cpu_open(struct backend **ret_backend, struct fault *ret_fault)
     }
     cpu->backend.operations = &cpu_operations;
     cpu_memory_init(&cpu->memory);
-    blas_init(&cpu->blas, NULL);
+    blas_init(&cpu->blas, library && library[0] != '\0' ? library : NULL);
     cpu_gemm_init(&cpu->gemm, &cpu->blas);
     device_describe(&cpu->backend.device, &cpu->blas);
     *ret_backend = &cpu->backend;

@@ -33,10 +33,12 @@ static const struct bench_command commands[] = {
      "      device memory per client",
      bench_idle},
     {"fault",
-     "[--socket PATH] [--size 256] [--repeat 5] [--hung 1] [--timeout 20]\n"
-     "      the worker is killed, then stopped, under load: last good answer to next, errors, "
-     "wrong\n"
-     "      results",
+     "[--socket PATH] [--size 256] [--repeat 5] [--hung 1] [--inject 3]\n        [--endless 1] "
+     "[--timeout 20]\n"
+     "      the worker is killed, then stopped, under load; in a daemon of its own a product "
+     "faults "
+     "the\n"
+     "      device: last good answer to next, errors, wrong results",
      bench_fault},
     {"fair",
      "[--socket PATH] [--seconds 10] [--solo 2] [--small MxNxK] [--large MxNxK]\n"

@@ -1,0 +1,197 @@
+/*
+ * A product that faults the device while others compute: it alone is told so, and nobody loses
+ * anything. The faults are real (support/faults.h): on the CPU signals, on a GPU what a wrong
+ * kernel does. (Workers that are killed or stopped from outside: test_worker_death.c, _hang.c.)
+ */
+#include "../support/daemon.h"
+#include "../support/faults.h"
+#include "../support/products.h"
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SIZE = 96, NEIGHBOURS = 4, EACH = 6 };
+
+static struct test_daemon daemon_;
+static char kernels[64];
+
+static void start(void)
+{
+    static const char *arguments[] = {"--job-time-limit", "1", NULL, NULL, NULL};
+
+    if (test_device_is_fake())
+        cr_skip_test("the fake driver runs no kernels");
+    if (test_device_is_cpu()) {
+        if (!dlopen("libopenblas.so.0", RTLD_NOW))
+            cr_skip_test("there is no OpenBLAS to be faulty");
+        faulty_blas_choose();
+    } else {
+        (void)strcpy(kernels, "/tmp/gemmd-faulty-XXXXXX");
+        cr_assert_not_null(mkdtemp(kernels));
+        cr_assert(faulty_kernels_write(kernels));
+        arguments[2] = "--kernels";
+        arguments[3] = kernels;
+    }
+    test_daemon_start(&daemon_, arguments);
+}
+
+static void stop(void)
+{
+    char command[96];
+
+    if (daemon_.pid > 0)
+        test_daemon_stop(&daemon_);
+    (void)snprintf(command, sizeof(command), "rm -rf '%s'", kernels);
+    if (kernels[0])
+        (void)!system(command);
+}
+
+TestSuite(faults, .init = start, .fini = stop, .timeout = 120);
+
+/* Its operands in device memory; D = alpha A @ B, and A is `value` everywhere, B 1/SIZE. */
+struct scene {
+    gemmd *connection;
+    gemmd_buffer *a, *b, *d;
+    float value;
+};
+
+static gemmd_buffer *filled(gemmd *connection, float value)
+{
+    static float data[SIZE * SIZE];
+    gemmd_buffer *buffer = NULL;
+
+    for (int i = 0; i < SIZE * SIZE; i++)
+        data[i] = value;
+    cr_assert_eq(gemmd_buffer_create(connection, GEMMD_DEVICE, sizeof(data), NULL, 0, &buffer),
+                 GEMMD_OK);
+    cr_assert_eq(gemmd_buffer_write(buffer, 0, data, sizeof(data)), GEMMD_OK);
+    return buffer;
+}
+
+static struct scene scene_new(float value)
+{
+    struct scene scene = {.connection = test_daemon_connect(&daemon_), .value = value};
+
+    scene.a = filled(scene.connection, value);
+    scene.b = filled(scene.connection, 1);
+    scene.d = filled(scene.connection, -1);
+    return scene;
+}
+
+static gemmd_product product_of(const struct scene *scene, double alpha)
+{
+    gemmd_product product = GEMMD_PRODUCT_INIT;
+
+    product.input = GEMMD_FP32;
+    product.m = product.n = product.k = SIZE;
+    product.alpha = alpha;
+    product.a.buffer = scene->a;
+    product.b.buffer = scene->b;
+    product.d.buffer = scene->d;
+    return product;
+}
+
+static void expect_all(gemmd_buffer *buffer, float value)
+{
+    static float data[SIZE * SIZE];
+
+    cr_assert_eq(gemmd_buffer_read(buffer, 0, data, sizeof(data)), GEMMD_OK);
+    for (int i = 0; i < SIZE * SIZE; i++)
+        cr_assert_eq(data[i], value, "element %d is %g, not %g", i, (double)data[i], (double)value);
+}
+
+/* Small numbers: every sum is exact. */
+static void expect_right(const struct scene *scene)
+{
+    expect_all(scene->d, SIZE * scene->value);
+    expect_all(scene->a, scene->value);
+    expect_all(scene->b, 1);
+}
+
+ParameterizedTestParameters(faults, of_each_kind_are_told_to_the_guilty_alone)
+{
+    static enum test_fault kinds[] = {TEST_FAULT_ADDRESS, TEST_FAULT_MISALIGNED, TEST_FAULT_TRAP,
+                                      TEST_FAULT_ENDLESS};
+
+    return cr_make_param_array(enum test_fault, kinds, ARRAY_SIZE(kinds));
+}
+
+ParameterizedTest(enum test_fault *kind, faults, of_each_kind_are_told_to_the_guilty_alone)
+{
+    struct scene guilty = scene_new(1), neighbours[NEIGHBOURS];
+    gemmd_job culprit, jobs[NEIGHBOURS][EACH];
+    gemmd_product product = product_of(&guilty, 1);
+
+    cr_assert_eq(gemmd_gemm(guilty.connection, &product, NULL), GEMMD_OK);
+    expect_right(&guilty);
+    for (int i = 0; i < NEIGHBOURS; i++)
+        neighbours[i] = scene_new((float)(2 + i));
+    product = product_of(&guilty, TEST_FAULT_ALPHA + *kind);
+    for (int j = 0; j < EACH; j++) {
+        for (int i = 0; i < NEIGHBOURS; i++) {
+            gemmd_product good = product_of(&neighbours[i], 1);
+
+            cr_assert_eq(gemmd_submit(neighbours[i].connection, &good, &jobs[i][j]), GEMMD_OK);
+        }
+        if (j == EACH / 2)
+            cr_assert_eq(gemmd_submit(guilty.connection, &product, &culprit), GEMMD_OK);
+    }
+    cr_expect_eq(gemmd_wait(guilty.connection, culprit, -1, NULL), GEMMD_GPU_FAULT, "%s",
+                 test_fault_name(*kind));
+    for (int i = 0; i < NEIGHBOURS; i++) {
+        for (int j = 0; j < EACH; j++)
+            cr_expect_eq(gemmd_wait(neighbours[i].connection, jobs[i][j], -1, NULL), GEMMD_OK,
+                         "%s: %s", test_fault_name(*kind),
+                         gemmd_last_error(neighbours[i].connection)->message);
+        expect_right(&neighbours[i]);
+        gemmd_close(neighbours[i].connection);
+    }
+    expect_all(guilty.a, 1);
+    cr_expect_eq(test_stats_number(guilty.connection, NULL, "faulted"), 1);
+    cr_expect_leq(test_status_number(guilty.connection, "worker", "deaths"), 2);
+    gemmd_close(guilty.connection);
+}
+
+/* Again and again, by one who does not learn: the others are delayed, no more. */
+Test(faults, repeated_by_one_client_end_nobody_else)
+{
+    struct scene guilty = scene_new(1), other = scene_new(3);
+
+    for (int i = 0; i < 6; i++) {
+        gemmd_product bad = product_of(&guilty, TEST_FAULT_ALPHA + TEST_FAULT_ADDRESS),
+                      good = product_of(&other, 1);
+
+        cr_expect_eq(gemmd_gemm(guilty.connection, &bad, NULL), GEMMD_GPU_FAULT);
+        cr_expect_eq(gemmd_gemm(other.connection, &good, NULL), GEMMD_OK);
+        expect_right(&other);
+    }
+    gemmd_close(guilty.connection);
+    gemmd_close(other.connection);
+}
+
+/* An ordinary daemon knows no such thing. */
+TestSuite(no_faults, .timeout = 60);
+
+Test(no_faults, in_a_daemon_that_was_not_told)
+{
+    struct scene scene;
+
+    if (test_device_is_fake())
+        cr_skip_test("the fake driver runs no kernels");
+    test_daemon_start(&daemon_, NULL);
+    scene = scene_new(1);
+    for (int fault = 0; fault < TEST_FAULT_COUNT; fault++) {
+        gemmd_product product = product_of(&scene, TEST_FAULT_ALPHA + fault);
+
+        cr_expect_eq(gemmd_gemm(scene.connection, &product, NULL), GEMMD_OK);
+        expect_all(scene.d, (float)(SIZE * (TEST_FAULT_ALPHA + fault)));
+    }
+    cr_expect_eq(test_status_number(scene.connection, "worker", "deaths"), 0);
+    gemmd_close(scene.connection);
+    test_daemon_stop(&daemon_);
+}
