@@ -77,20 +77,31 @@ void gpu_graph_free(struct gpu *gpu, struct gpu_graph *graph)
     graph->executable = NULL;
 }
 
-double gpu_graph_time(struct gpu *gpu, const struct gpu_graph *graph, size_t repeats)
+int gpu_graph_start(struct gpu *gpu, const struct gpu_graph *graph, size_t repeats)
 {
-    float milliseconds = 0;
     __typeof__(cuGraphLaunch) *launch = GPU_CALL(gpu, GraphLaunch);
     CUresult result = GPU_CALL(gpu, EventRecord)(gpu->start, gpu->stream);
     for (size_t i = 0; i < repeats && result == CUDA_SUCCESS; i++)
         result = launch(graph->executable, gpu->stream);
     if (result == CUDA_SUCCESS)
         result = GPU_CALL(gpu, EventRecord)(gpu->stop, gpu->stream);
-    if (result == CUDA_SUCCESS)
-        result = GPU_CALL(gpu, EventSynchronize)(gpu->stop);
+    return result == CUDA_SUCCESS ? 0 : -1;
+}
+
+double gpu_graph_finish(struct gpu *gpu, const struct gpu_graph *graph, size_t repeats)
+{
+    float milliseconds = 0;
+    CUresult result = GPU_CALL(gpu, EventSynchronize)(gpu->stop);
     if (result == CUDA_SUCCESS)
         result = GPU_CALL(gpu, EventElapsedTime)(&milliseconds, gpu->start, gpu->stop);
     if (result != CUDA_SUCCESS)
         return -1;
     return (double)milliseconds * 1e-3 / (double)(repeats * graph->launches);
+}
+
+double gpu_graph_time(struct gpu *gpu, const struct gpu_graph *graph, size_t repeats)
+{
+    if (gpu_graph_start(gpu, graph, repeats) < 0)
+        return -1;
+    return gpu_graph_finish(gpu, graph, repeats);
 }

@@ -38,5 +38,9 @@ int gpu_graph_capture(struct gpu *gpu,
                       size_t launches,
                       struct gpu_graph *ret_graph);
 void gpu_graph_free(struct gpu *gpu, struct gpu_graph *graph);
-/* Seconds of one product, over `repeats` runs of the graph; negative when the device failed. */
+/* Starts `repeats` runs; the other waits for them and gives the seconds of one product. Negative:
+ * the device failed. */
+int gpu_graph_start(struct gpu *gpu, const struct gpu_graph *graph, size_t repeats);
+double gpu_graph_finish(struct gpu *gpu, const struct gpu_graph *graph, size_t repeats);
+/* Both. */
 double gpu_graph_time(struct gpu *gpu, const struct gpu_graph *graph, size_t repeats);

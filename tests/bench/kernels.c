@@ -1,462 +1,283 @@
 /*
  * Device time of our kernels against the best of all cuBLASLt heuristics, by the method of
- * bench/README.md: graphs of at least 20 launches over buffers that together are larger than three
- * times the L2, warmed up, the sides in alternation, the median of the rounds; checked against the
+ * README.md: graphs of at least 20 launches over buffers that together are larger than three times
+ * the L2, a warm GPU, the sides in alternation, the median of the rounds; each checked against the
  * reference first.
  */
-#include "../../client/reference.h"
-#include "../../daemon/jit/nvrtc.h"
-#include "../../daemon/plan/plan.h"
-#include "../../daemon/worker/cuda_launch.h"
-#include "../../kernels_src/abi/job.h"
-#include "../support/load_request.h"
-#include "peer.h"
-#include "power.h"
+#include "kernels_contest.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LAUNCHES_MIN          20
-#define SETS_MAX              512
-#define ROUND_SECONDS         0.1 /* of one side in one round */
-#define TRIAL_SECONDS         0.02
-#define CHECK_MULTIPLICATIONS ((uint64_t)1 << 27)
+/* --- what is measured ------------------------------------------------------------------------ */
 
-struct setting {
-    struct gpu gpu;
-    struct peer peer;
-    bool has_peer;
-    struct nvrtc *nvrtc;
-    struct sources sources;
-    double warmup;
-    size_t rounds;
-    uint64_t next_kernel;
-};
-
-/* One product: its memory and our kernel for it. */
-struct product {
-    struct setting *setting;
-    const struct shape *shape;
-    struct problem problem;
-    struct plan plan;
-    const struct cuda_kernel *kernel;
-    size_t bytes[3]; /* of A, B, D, rounded up */
-    void *host[3];
-    CUdeviceptr memory; /* all sets */
-    struct peer_buffers sets[SETS_MAX];
-    size_t set_count, launches;
-};
-
-struct figures {
-    double ours, first, best; /* seconds */
-    double error;             /* worst, over the bound */
-};
-
-/* --- our side -------------------------------------------------------------------------------- */
-
-static void describe(struct product *p)
-{
-    const struct shape *shape = p->shape;
-    p->problem = (struct problem){.input = shape->dtype,
-                                  .output = dtype_default_output(shape->dtype),
-                                  .m = shape->m,
-                                  .n = shape->n,
-                                  .k = shape->k,
-                                  .batch = 1,
-                                  .trans_a = shape->trans_a,
-                                  .trans_b = shape->trans_b,
-                                  .alpha = 1};
-    for (int i = 0; i < OPERAND_COUNT; i++)
-        p->problem.operand[i] = (struct problem_operand){PROBLEM_DEFAULT, PROBLEM_DEFAULT};
-    problem_fill_defaults(&p->problem);
-}
-
-static int choose(struct product *p, struct fault *fault)
-{
-    static const uint64_t aligned[OPERAND_COUNT];
-    const struct link_device *facts = &p->setting->gpu.facts;
-    struct plan_device device = {
-        .arch = config_arch_for_device(facts->compute_major, facts->compute_minor),
-        .multiprocessors = facts->multiprocessors,
-        .shared_memory_per_block = facts->shared_memory_per_block,
-        .l2_cache = facts->l2_cache,
-        .clock_hz = facts->clock_khz * 1e3,
-        .memory_bytes_per_second = 2.0 * facts->memory_clock_khz * 1e3 * facts->memory_bus_bits / 8,
-    };
-    return plan_choose(&p->problem, aligned, &device, &p->plan, fault) == STATUS_OK ? 0 : 1;
-}
-
-static int load(struct product *p, struct fault *fault)
-{
-    struct setting *s = p->setting;
-    const struct config *config = &p->plan.config;
-    struct link_message request = load_request(config, s->next_kernel++, 0);
-    struct nvrtc_result result = {0};
-    int r = nvrtc_compile(s->nvrtc, &s->sources, config, &result);
-    if (r)
-        fault_set(fault, STATUS_COMPILE_FAILED, "", "%s", result.log ? result.log : "no log");
-    else
-        r = cuda_kernels_load(&s->gpu.kernels, &request, result.cubin.bytes, fault);
-    nvrtc_result_deinit(&result);
-    p->kernel = r ? NULL : cuda_kernels_find(&s->gpu.kernels, request.id);
-    return r;
-}
-
-static int launch(void *context, CUstream stream, size_t set)
-{
-    struct product *p = context;
-    const struct problem *problem = &p->problem;
-    struct gemmd_feed feed = {.job_count = 1};
-    struct fault fault;
-    feed.jobs[0] = (struct gemmd_job){
-        .a = p->sets[set].a,
-        .b = p->sets[set].b,
-        .d = p->sets[set].d,
-        .m = problem->m,
-        .n = problem->n,
-        .k = problem->k,
-        .batch = 1,
-        .lda = problem->operand[OPERAND_A].ld,
-        .ldb = problem->operand[OPERAND_B].ld,
-        .ldc = problem->operand[OPERAND_C].ld,
-        .ldd = problem->operand[OPERAND_D].ld,
-        .alpha = 1,
-        .input = problem->input,
-        .output = problem->output,
-        .flags = (problem->trans_a ? GEMMD_JOB_TRANS_A : 0u) |
-                 (problem->trans_b ? GEMMD_JOB_TRANS_B : 0u),
-    };
-    return cuda_launch(&p->setting->gpu.driver, p->kernel, &feed,
-                       p->setting->gpu.facts.multiprocessors, stream, &fault);
-}
-
-/* --- memory ---------------------------------------------------------------------------------- */
-
-static size_t round_up(size_t value)
-{
-    return (value + 255) / 256 * 256;
-}
-
-static int allocate(struct product *p)
-{
-    static const enum operand_role roles[] = {OPERAND_A, OPERAND_B, OPERAND_D};
-    struct gpu *gpu = &p->setting->gpu;
-    size_t set_bytes = 0;
-    for (int i = 0; i < 3; i++) {
-        p->bytes[i] = round_up(problem_span(&p->problem, roles[i]));
-        p->host[i] = calloc(1, p->bytes[i]);
-        if (!p->host[i])
-            return 1;
-        set_bytes += p->bytes[i];
-    }
-
-    size_t wanted = 3 * gpu->facts.l2_cache / set_bytes + 1;
-    size_t fitting = MAX(gpu->facts.memory / 2 / set_bytes, 1);
-    p->set_count = MIN(MIN(wanted, fitting), SETS_MAX);
-    p->launches = p->set_count * ((LAUNCHES_MIN + p->set_count - 1) / p->set_count);
-    if (GPU_CALL(gpu, MemAlloc)(&p->memory, p->set_count * set_bytes) != CUDA_SUCCESS)
-        return 1;
-    for (size_t i = 0; i < p->set_count; i++) {
-        p->sets[i].a = p->memory + i * set_bytes;
-        p->sets[i].b = p->sets[i].a + p->bytes[0];
-        p->sets[i].d = p->sets[i].b + p->bytes[1];
-    }
-    return 0;
-}
-
-static int fill(struct product *p)
-{
-    __typeof__(cuMemcpyHtoD) *copy = GPU_CALL(&p->setting->gpu, MemcpyHtoD);
-    size_t element = dtype_size(p->problem.input);
-    CUresult r = CUDA_SUCCESS;
-    bench_fill(p->problem.input, p->host[0], p->bytes[0] / element, 1);
-    bench_fill(p->problem.input, p->host[1], p->bytes[1] / element, 2);
-    for (size_t i = 0; i < p->set_count && r == CUDA_SUCCESS; i++) {
-        r = copy(p->sets[i].a, p->host[0], p->bytes[0]);
-        r = r ? r : copy(p->sets[i].b, p->host[1], p->bytes[1]);
-    }
-    return (int)r;
-}
-
-static void deinit(struct product *p)
-{
-    if (p->memory)
-        (void)GPU_CALL(&p->setting->gpu, MemFree)(p->memory);
-    for (int i = 0; i < 3; i++)
-        free(p->host[i]);
-    if (p->kernel)
-        cuda_kernels_unload(&p->setting->gpu.kernels, p->kernel->id);
-}
-
-/* --- measuring ------------------------------------------------------------------------------- */
-
-/* Both sides are judged: a peer that computes something else would be timed for nothing. */
-static int check(struct product *p,
-                 gpu_launch_fn launch_fn,
-                 void *context,
-                 double *ret_error,
-                 struct fault *fault)
-{
-    struct gpu *gpu = &p->setting->gpu;
-    struct reference_report report;
-    struct reference_operands operands = {.a = p->host[0], .b = p->host[1], .d = p->host[2]};
-    reference_poison(p->host[2], p->bytes[2]);
-    CUresult r = GPU_CALL(gpu, MemcpyHtoD)(p->sets[0].d, p->host[2], p->bytes[2]);
-    r = r ? r : (CUresult)launch_fn(context, gpu->stream, 0);
-    r = r ? r : cu(&gpu->driver)->StreamSynchronize(gpu->stream);
-    r = r ? r : GPU_CALL(gpu, MemcpyDtoH)(p->host[2], p->sets[0].d, p->bytes[2]);
-    if (r)
-        return driver_check(&gpu->driver, r, "the first launch", fault);
-    if (reference_check(&p->problem, &operands, CHECK_MULTIPLICATIONS, &report) < 0)
-        return 1;
-
-    *ret_error = report.worst_ratio;
-    if (reference_is_right(&report))
-        return 0;
-    fault->status = STATUS_INTERNAL;
-    reference_describe(&report, fault->message, sizeof(fault->message));
-    return 1;
-}
-
-static size_t repeats_for(double seconds, const struct gpu_graph *graph, double one)
-{
-    return (size_t)MAX(1.0, ceil(seconds / (one * (double)graph->launches)));
-}
-
-/* Leaves the fastest algorithm chosen; its graph and the first one's are returned. */
-static int pick_peer(struct product *p, struct gpu_graph *ret_first, struct gpu_graph *ret_best)
-{
-    struct setting *s = p->setting;
-    double fastest = INFINITY;
-    for (size_t i = 0; i < s->peer.count; i++) {
-        struct gpu_graph graph;
-        s->peer.chosen = i;
-        /* once outside of a capture: the library loads its kernel then */
-        if (peer_launch(&s->peer, s->gpu.stream, 0) ||
-            cu(&s->gpu.driver)->StreamSynchronize(s->gpu.stream))
-            continue;
-        if (gpu_graph_capture(&s->gpu, peer_launch, &s->peer, p->set_count, p->launches, &graph))
-            continue;
-        double one = gpu_graph_time(&s->gpu, &graph, 2);
-        one = gpu_graph_time(&s->gpu, &graph, repeats_for(TRIAL_SECONDS, &graph, one));
-        bool is_best = one > 0 && one < fastest;
-        if (is_best) {
-            fastest = one;
-            if (ret_best->executable != ret_first->executable)
-                gpu_graph_free(&s->gpu, ret_best);
-            *ret_best = graph;
-        }
-        if (!ret_first->executable)
-            *ret_first = graph;
-        else if (!is_best)
-            gpu_graph_free(&s->gpu, &graph);
-    }
-    return isinf(fastest);
-}
-
-static double median_of(double *values, size_t count)
-{
-    struct samples samples = {values, count};
-    return samples_median(&samples);
-}
-
-static int alternate(struct setting *s, struct gpu_graph graphs[3], double ret_seconds[3])
-{
-    double one[3], *rounds = calloc(3 * s->rounds, sizeof(double));
-    int r = !rounds;
-    for (int i = 0; i < 3 && !r; i++) {
-        one[i] = graphs[i].executable ? gpu_graph_time(&s->gpu, &graphs[i], 2) : 1;
-        r = one[i] <= 0;
-    }
-    for (double end = bench_now() + s->warmup; bench_now() < end && !r;) {
-        for (int i = 0; i < 3 && !r; i++)
-            r = graphs[i].executable &&
-                gpu_graph_time(&s->gpu, &graphs[i],
-                               repeats_for(ROUND_SECONDS, &graphs[i], one[i])) < 0;
-    }
-    for (size_t round = 0; round < s->rounds && !r; round++) {
-        for (int i = 0; i < 3 && !r; i++) {
-            double *value = &rounds[(size_t)i * s->rounds + round];
-            if (!graphs[i].executable)
-                continue;
-            *value =
-                gpu_graph_time(&s->gpu, &graphs[i], repeats_for(ROUND_SECONDS, &graphs[i], one[i]));
-            r = *value < 0;
-        }
-    }
-    for (int i = 0; i < 3 && !r; i++)
-        ret_seconds[i] = median_of(&rounds[(size_t)i * s->rounds], s->rounds);
-    free(rounds);
-    return r;
-}
-
-static int measure(struct product *p, struct figures *figures, struct fault *fault)
-{
-    struct setting *s = p->setting;
-    struct gpu_graph graphs[3] = {0};
-    double seconds[3] = {0};
-    double peer_error;
-    bool has_peer = s->has_peer && peer_begin(&s->peer, p->shape, p->sets);
-    if (has_peer && check(p, peer_launch, &s->peer, &peer_error, fault)) {
-        printf("# the peer is left out: %s\n", fault->message);
-        peer_end(&s->peer);
-        has_peer = false;
-        *fault = FAULT_NONE;
-    }
-    int r = gpu_graph_capture(&s->gpu, launch, p, p->set_count, p->launches, &graphs[0]);
-    if (has_peer && !r)
-        (void)pick_peer(p, &graphs[1], &graphs[2]);
-    r = r ? r : alternate(s, graphs, seconds);
-    if (r)
-        fault_set(fault, STATUS_INTERNAL, "", "timing failed (%d)", r);
-    figures->ours = seconds[0];
-    figures->first = seconds[1];
-    figures->best = MIN(seconds[1], seconds[2]); /* trials are short, rounds decide */
-    if (graphs[2].executable != graphs[1].executable)
-        gpu_graph_free(&s->gpu, &graphs[2]);
-    gpu_graph_free(&s->gpu, &graphs[1]);
-    gpu_graph_free(&s->gpu, &graphs[0]);
-    if (has_peer)
-        peer_end(&s->peer);
-    return r;
-}
-
-/* --- rows ------------------------------------------------------------------------------------ */
-
-static void print(const struct product *p, const struct figures *f)
-{
-    const struct shape *shape = p->shape;
-    struct power power = power_now(p->setting->gpu.facts.uuid);
-    char text[CONFIG_TEXT_MAX];
-    config_to_text(&p->plan.config, text);
-    printf("%s,%s,%c%c,%lld,%lld,%lld,%s,%.2f,%.2f,%.2f,%.4f,,%.3g\n", shape->group,
-           dtype_name(shape->dtype), shape->trans_a ? 't' : 'n', shape->trans_b ? 't' : 'n',
-           (long long)shape->m, (long long)shape->n, (long long)shape->k, text, f->ours * 1e6,
-           f->first * 1e6, f->best * 1e6, f->best / f->ours, f->error);
-    printf("# %.1f TFLOP/s, cuBLASLt best %.1f, %u MHz, %u W, %zu buffer sets, graph of %zu\n",
-           problem_flop(&p->problem) / f->ours * 1e-12,
-           f->best > 0 ? problem_flop(&p->problem) / f->best * 1e-12 : 0, power.clock_mhz,
-           power.watts, p->set_count, p->launches);
-    fflush(stdout);
-}
-
-/* With `config`, or with what the plan chooses. */
-static int
-row(struct setting *s, const struct shape *shape, const struct config *config, double *ret_ratio)
-{
-    static struct product p;
-    struct figures figures = {0};
-    struct fault fault = FAULT_NONE;
-    p = (struct product){.setting = s, .shape = shape};
-    describe(&p);
-    int r = config ? 0 : choose(&p, &fault);
-    if (config)
-        p.plan.config = *config;
-    r = r ? r : load(&p, &fault);
-    r = r ? r : allocate(&p);
-    r = r ? r : fill(&p);
-    r = r ? r : check(&p, launch, &p, &figures.error, &fault);
-    r = r ? r : measure(&p, &figures, &fault);
-    if (r)
-        printf("# failed: %s %lldx%lldx%lld: %s\n", shape->group, (long long)shape->m,
-               (long long)shape->n, (long long)shape->k,
-               fault.status ? fault.message : "no memory");
-    else
-        print(&p, &figures);
-    *ret_ratio = r || figures.best <= 0 ? 0 : figures.best / figures.ours;
-    deinit(&p);
-    return r;
-}
-
-/* A row for each configuration that computes the product and whose text contains `filter`. */
-static int
-rows(struct setting *s, const struct shape *shape, const char *filter, double *ret_best_ratio)
+/* Every configuration that computes the product and whose text contains the filter, one by one. */
+static size_t
+filtered(const struct kernels_setting *s, const struct shape *shape, struct config *ret)
 {
     static struct config configs[CONFIG_LIST_MAX];
     const struct link_device *facts = &s->gpu.facts;
     uint32_t arch = config_arch_for_device(facts->compute_major, facts->compute_minor);
-    size_t count = config_list(arch, configs);
-    int failed = 0;
+    size_t count = config_list(arch, configs), kept = 0;
+
     for (size_t i = 0; i < count; i++) {
         const struct config *config = &configs[i];
         char text[CONFIG_TEXT_MAX];
-        double ratio;
+
         config_to_text(config, text);
-        if (config->input != shape->dtype || config->trans_a != shape->trans_a ||
-            config->output != dtype_default_output(shape->dtype) ||
-            config->trans_b != shape->trans_b || !strstr(text, filter))
-            continue;
-        failed |= row(s, shape, config, &ratio) != 0;
-        *ret_best_ratio = MAX(*ret_best_ratio, ratio);
+        if (config->input == shape->dtype && config->trans_a == shape->trans_a &&
+            config->output == dtype_default_output(shape->dtype) &&
+            config->trans_b == shape->trans_b && strstr(text, s->filter))
+            ret[kept++] = *config;
     }
+    return kept;
+}
+
+/* What the plan says of a configuration; of one that it does not choose from, nothing. */
+static struct plan predicted(const struct plan_ranking *ranking, const struct config *config)
+{
+    for (size_t i = 0; i < ranking->count; i++)
+        if (config_equal(&ranking->plan[i].config, config))
+            return ranking->plan[i];
+    return (struct plan){.config = *config};
+}
+
+/* The rankings of all rows: the plan's, or one for each configuration that the filter names. */
+struct agenda {
+    struct entry {
+        struct shape shape;
+        struct plan_ranking ranking;
+    } * entries; /* owned */
+
+    size_t count;
+};
+
+static int
+agenda_add(struct agenda *agenda, const struct shape *shape, const struct plan_ranking *ranking)
+{
+    struct entry *grown = realloc(agenda->entries, (agenda->count + 1) * sizeof(*agenda->entries));
+
+    if (!grown)
+        return -1;
+    agenda->entries = grown;
+    grown[agenda->count].shape = *shape;
+    grown[agenda->count++].ranking = *ranking;
+    return 0;
+}
+
+static int agenda_fill(struct kernels_setting *s,
+                       struct agenda *agenda,
+                       const struct shape *shapes,
+                       size_t count)
+{
+    static struct config configs[CONFIG_LIST_MAX];
+    struct plan_ranking ranking;
+    struct fault fault = FAULT_NONE;
+    int r = 0;
+
+    for (size_t i = 0; i < count && r == 0; i++) {
+        if (product_rank(&s->gpu, &shapes[i], &ranking, &fault) != STATUS_OK) {
+            printf("# left out: %s %s: %s\n", shapes[i].group, dtype_name(shapes[i].dtype),
+                   fault.message);
+            continue;
+        }
+        size_t kept = s->filter ? filtered(s, &shapes[i], configs) : 0;
+        for (size_t j = 0; j < kept && r == 0; j++) {
+            struct plan_ranking alone = {.count = 1, .plan[0] = predicted(&ranking, &configs[j])};
+
+            r = agenda_add(agenda, &shapes[i], &alone);
+        }
+        if (!s->filter)
+            r = agenda_add(agenda, &shapes[i], &ranking);
+    }
+    for (size_t i = 0; i < agenda->count; i++)
+        for (size_t j = 0; j < MIN(agenda->entries[i].ranking.count, s->candidates); j++)
+            kernel_set_add(&s->kernels, &agenda->entries[i].ranking.plan[j].config);
+    return r;
+}
+
+static int measure_all(struct kernels_setting *s, const struct shape *shapes, size_t count)
+{
+    struct agenda agenda = {0};
+    struct kernels_row *rows = NULL;
+    struct fault fault = FAULT_NONE;
+    double began = bench_now();
+    size_t done = 0;
+    int failed = 0;
+    bool is_ready = kernels_place_init(&s->place, &s->gpu, shapes, count) == 0 &&
+                    agenda_fill(s, &agenda, shapes, count) == 0;
+
+    rows = calloc(agenda.count + 1, sizeof(*rows));
+    if (!is_ready || !rows || kernels_warm_up(s, &fault) < 0) {
+        fprintf(stderr, "gemmd-bench: %s\n", fault.status ? fault.message : "no memory");
+        failed = 1;
+    }
+    printf("# %zu kernels compiled and loaded in %.1f s\n", s->kernels.count, bench_now() - began);
+    kernels_table_header(stdout);
+    for (size_t i = 0; i < agenda.count && s->has_heat; i++) {
+        struct entry *entry = &agenda.entries[i];
+
+        int r = kernels_measure(s, &entry->shape, &entry->ranking, &rows[done]);
+
+        done += r >= 0;
+        failed |= r != 0;
+    }
+    if (done > 0)
+        (void)kernels_table_summary(stdout, "# ", rows, done, &s->goals);
+    printf("# %zu rows in %.1f s\n", done, bench_now() - began);
+    free(rows);
+    free(agenda.entries);
     return failed;
 }
 
-static void print_means(const struct shape *shapes, const double *ratios, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        double sum = 0;
-        size_t n = 0;
-        bool is_first = true;
-        for (size_t j = 0; j < count; j++) {
-            if (strcmp(shapes[i].group, shapes[j].group) != 0)
-                continue;
-            is_first = is_first && j >= i;
-            sum += ratios[j] > 0 ? log(ratios[j]) : 0;
-            n += ratios[j] > 0;
-        }
-        if (is_first && n > 0)
-            printf("# %s: geometric mean %.4f of %zu\n", shapes[i].group, exp(sum / (double)n), n);
-    }
-}
+/* --- the command ----------------------------------------------------------------------------- */
 
-static int open_setting(struct setting *s, int argc, char **argv)
+static int open_device(struct kernels_setting *s, int argc, char **argv)
 {
+    const char *peer = bench_option(argc, argv, "--peer", "cublaslt");
     struct fault fault = FAULT_NONE;
-    const char *why = "";
-    *s = (struct setting){.warmup = bench_option_number(argc, argv, "--warmup", 3),
-                          .rounds = (size_t)bench_option_number(argc, argv, "--rounds", 5)};
-    s->rounds = MAX(s->rounds, 1);
+    const char *why = "not asked for";
     int r = gpu_open(&s->gpu, bench_option(argc, argv, "--device", "cuda"), &fault);
-    r = r ? r : nvrtc_new(&s->nvrtc, &fault);
-    r = r ? r : sources_open(&s->sources, bench_option(argc, argv, "--kernels", NULL));
+
+    r = r ? r
+          : kernel_set_init(&s->kernels, &s->gpu, bench_option(argc, argv, "--kernels", NULL),
+                            &fault);
     if (r) {
         fprintf(stderr, "gemmd-bench: %s\n", fault.status ? fault.message : "no kernel files");
         return r;
     }
     bench_print_facts(s->gpu.facts.name, s->gpu.facts.driver);
-    s->has_peer = peer_open(&s->peer, &s->gpu, &why);
+    s->has_peer = strcmp(peer, "none") != 0 && peer_open(&s->peer, &s->gpu, &why);
     if (!s->has_peer)
         printf("# no peer: %s\n", why);
     return 0;
 }
 
+static void print_method(const struct kernels_setting *s)
+{
+    printf("# warm-up: 4096^3 products keep the GPU busy from %.1f s before the first row on, and "
+           "wherever the host prepares a row; then %.2f s of trials, and the row's sides in turns "
+           "for %.2f s\n",
+           s->warmup, KERNELS_TRIAL_SETTLE, s->rounds.warmup);
+    printf("# then %zu rounds of %.2f s for each side in turns, medians; rows of the plan's choice "
+           "beside its best %zu\n",
+           s->rounds.count, s->rounds.round, s->candidates);
+}
+
+static int open_setting(struct kernels_setting *s, int argc, char **argv)
+{
+    const char *goals = bench_option(argc, argv, "--goals", NULL);
+    const char *trials = bench_option(argc, argv, "--trials", NULL);
+
+    s->warmup = bench_option_number(argc, argv, "--warmup", 3);
+    s->rounds = (struct side_rounds){
+        .warmup = bench_option_number(argc, argv, "--settle", 0.4),
+        .round = bench_option_number(argc, argv, "--round", 0.08),
+        .count = (size_t)bench_option_number(argc, argv, "--rounds", 5),
+    };
+    s->candidates = (size_t)bench_option_number(argc, argv, "--candidates", 4);
+    s->candidates = MAX(s->candidates, 1);
+    s->filter = bench_option(argc, argv, "--config", NULL);
+    goals_default(&s->goals);
+    if (goals && goals_read(goals, &s->goals) < 0)
+        return EXIT_USAGE;
+    if (trials && !(s->trials = fopen(trials, "we"))) {
+        fprintf(stderr, "gemmd-bench: %s: %m\n", trials);
+        return EXIT_USAGE;
+    }
+    if (s->trials)
+        fprintf(s->trials, "group,dtype,layout,m,n,k,config,us,predicted_us,tensor_us,l2_us,"
+                           "memory_us,fixed_us,cublaslt_us\n");
+    return open_device(s, argc, argv);
+}
+
+static void close_setting(struct kernels_setting *s)
+{
+    if (s->has_heat)
+        heat_deinit(&s->heat);
+    kernels_place_deinit(&s->heat_place);
+    kernels_place_deinit(&s->place);
+    kernel_set_deinit(&s->kernels);
+    if (s->trials)
+        fclose(s->trials);
+    gpu_close(&s->gpu);
+}
+
+/* An earlier run's rows, judged anew. */
+static int summarise(const char *path, int argc, char **argv)
+{
+    static struct kernels_row rows[SHAPES_MAX];
+    const char *file = bench_option(argc, argv, "--goals", NULL);
+    struct goals goals;
+    size_t count;
+
+    goals_default(&goals);
+    if ((file && goals_read(file, &goals) < 0) || kernels_table_read(path, rows, &count) < 0)
+        return EXIT_USAGE;
+    return kernels_table_summary(stdout, "", rows, count, &goals) ? 0 : 1;
+}
+
+/* Rows of groups whose goals are for later are measured when they are asked for. */
+static size_t leave_out_later(const struct goals *goals, struct shape *shapes, size_t count)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct goal *goal = goals_of_group(goals, shapes[i].group);
+
+        if (!goal || !goal->is_later)
+            shapes[kept++] = shapes[i];
+    }
+    return kept;
+}
+
+static int read_shapes(
+    struct kernels_setting *s, int argc, char **argv, struct shape *ret_shapes, size_t *ret_count)
+{
+    const char *path = bench_option(argc, argv, "--shapes", NULL);
+    const char *group = bench_option(argc, argv, "--group", NULL);
+    size_t random = (size_t)bench_option_number(argc, argv, "--random", 0);
+
+    *ret_count = 0;
+    if (path && shapes_read(path, group, ret_shapes, ret_count) < 0)
+        return -1;
+    if (!group && !bench_flag(argc, argv, "--later"))
+        *ret_count = leave_out_later(&s->goals, ret_shapes, *ret_count);
+    random = MIN(random, SHAPES_MAX - *ret_count);
+    shapes_random(random, (uint64_t)bench_option_number(argc, argv, "--seed", 1),
+                  bench_flag(argc, argv, "--mixed"), ret_shapes + *ret_count);
+    *ret_count += random;
+    if (!path && random == 0) {
+        ret_shapes[0] = shape_from_options(argc, argv, "4096x4096x4096");
+        (void)snprintf(ret_shapes[0].group, sizeof(ret_shapes[0].group), "shape");
+        *ret_count = 1;
+    }
+    return 0;
+}
+
 int bench_kernels(int argc, char **argv)
 {
-    static struct setting setting;
-    static struct shape shapes[SHAPES_MAX] = {
-        {.group = "square", .dtype = DTYPE_BF16, .trans_b = true, .m = 4096, .n = 4096, .k = 4096},
-    };
-    static double ratios[SHAPES_MAX];
-    size_t count = 1;
-    int failed = 0;
-    const char *path = bench_option(argc, argv, "--shapes", NULL);
-    const char *filter = bench_option(argc, argv, "--config", NULL);
-    if (path && shapes_read(path, bench_option(argc, argv, "--group", NULL), shapes, &count) < 0)
-        return EXIT_USAGE;
-    if (open_setting(&setting, argc, argv))
-        return 1;
+    static struct kernels_setting setting;
+    static struct shape shapes[SHAPES_MAX];
+    const char *summary = bench_option(argc, argv, "--summary", NULL);
+    size_t count;
+    int r;
 
-    printf("group,dtype,layout,m,n,k,config,us,cublaslt_first_us,cublaslt_best_us,ratio,"
-           "tuned_ratio,error\n");
-    for (size_t i = 0; i < count; i++)
-        failed |= filter ? rows(&setting, &shapes[i], filter, &ratios[i])
-                         : row(&setting, &shapes[i], NULL, &ratios[i]) != 0;
-    print_means(shapes, ratios, count);
-    nvrtc_free(setting.nvrtc);
-    sources_deinit(&setting.sources);
-    gpu_close(&setting.gpu);
-    return failed;
+    if (!bench_options_are_known(argc, argv,
+                                 "shapes group later? random seed mixed? shape dtype layout config "
+                                 "kernels peer device warmup settle round rounds candidates goals "
+                                 "trials summary"))
+        return EXIT_USAGE;
+    if (summary)
+        return summarise(summary, argc, argv);
+    r = open_setting(&setting, argc, argv);
+    if (r)
+        return r == EXIT_USAGE ? r : 1;
+    if (read_shapes(&setting, argc, argv, shapes, &count) < 0)
+        return EXIT_USAGE;
+    print_method(&setting);
+    r = measure_all(&setting, shapes, count);
+    close_setting(&setting);
+    return r;
 }

@@ -56,10 +56,15 @@ static const struct bench_command commands[] = {
      bench_service},
 #ifdef BENCH_HAS_CUDA
     {"kernels",
-     "[--shapes FILE] [--group NAME] [--config TEXT] [--device cuda:0] [--warmup 3] [--rounds 5]\n"
-     "      device time against the best of all cuBLASLt heuristics; without FILE 4096^3 bf16; "
-     "with\n"
-     "      TEXT a row for each configuration whose name contains it, else for the plan's choice",
+     "[--shapes FILE [--group NAME] [--later]] [--random N [--seed 1] [--mixed]]\n"
+     "        [--shape MxNxK] [--dtype bf16] [--layout nt] [--peer cublaslt|none] [--candidates "
+     "4]\n"
+     "        [--config TEXT] [--kernels DIR] [--device cuda:0] [--warmup 3] [--settle 0.4]\n"
+     "        [--rounds 5] [--round 0.08] [--goals FILE] [--trials FILE] [--summary FILE]\n"
+     "      device time of the plan's choice against the best of all cuBLASLt heuristics, and of "
+     "the\n"
+     "      plan's best few; with TEXT a row for each configuration whose name contains it; with\n"
+     "      --summary the verdict on the rows of an earlier run, without a GPU",
      bench_kernels},
 #endif
 };

@@ -1,8 +1,11 @@
 #include "shapes.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define RANDOM_EXTENT_MAX 16384
 
 static bool parse(const char *line, struct shape *ret_shape, bool *ret_is_known)
 {
@@ -54,6 +57,56 @@ int shapes_read(const char *path, const char *group, struct shape *ret_shapes, s
     fclose(file);
     *ret_count = count;
     return 0;
+}
+
+/* splitmix64 */
+static uint64_t draw(uint64_t *state)
+{
+    uint64_t x = *state += 0x9e3779b97f4a7c15;
+
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+    x = (x ^ x >> 27) * 0x94d049bb133111eb;
+    return x ^ x >> 31;
+}
+
+static int64_t draw_extent(uint64_t *state, bool is_rounded)
+{
+    double unit = (double)(draw(state) >> 11) * 0x1p-53;
+    int64_t extent = (int64_t)exp2(unit * log2(RANDOM_EXTENT_MAX + 1.0));
+
+    return is_rounded ? (extent + 15) / 16 * 16 : extent;
+}
+
+static bool rows_are_aligned(const struct shape *shape)
+{
+    struct problem problem = shape_problem(shape);
+
+    return problem.operand[OPERAND_A].ld * 2 % 16 == 0 &&
+           problem.operand[OPERAND_B].ld * 2 % 16 == 0 &&
+           problem.operand[OPERAND_D].ld * 2 % 16 == 0;
+}
+
+void shapes_random(size_t count, uint64_t seed, bool is_mixed, struct shape *ret_shapes)
+{
+    uint64_t state = seed;
+
+    for (size_t i = 0; i < count; i++) {
+        struct shape *shape = &ret_shapes[i];
+        bool is_rounded = i % 2;
+        uint64_t kind = draw(&state) >> 32;
+
+        *shape = (struct shape){.dtype = DTYPE_BF16, .trans_b = true};
+        if (is_mixed) {
+            shape->dtype = kind & 1 ? DTYPE_FP16 : DTYPE_BF16;
+            shape->trans_a = kind & 2;
+            shape->trans_b = kind & 4;
+        }
+        shape->m = draw_extent(&state, is_rounded);
+        shape->n = draw_extent(&state, is_rounded);
+        shape->k = draw_extent(&state, is_rounded);
+        (void)snprintf(shape->group, sizeof(shape->group), "random-%s",
+                       rows_are_aligned(shape) ? "aligned" : "unaligned");
+    }
 }
 
 bool shape_from_text(const char *size, const char *dtype, const char *layout, struct shape *ret)

@@ -2,12 +2,14 @@
  * gemmd-bench's own arithmetic: a figure is worth what its statistics, its loop and its table are.
  */
 #include "../bench/flow.h"
+#include "../bench/kernels_table.h"
 #include "../bench/service_rows.h"
 #include "../bench/shapes.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- statistics ------------------------------------------------------------------------------ */
 
@@ -302,5 +304,159 @@ Test(bench, fills_rows_from_the_parts)
     for (size_t i = 1; i < count; i++) {
         if (!rows[i].is_later)
             cr_expect_eq(table_judge(&rows[i]), TABLE_NOT_MEASURED, "%s", rows[i].name);
+    }
+}
+
+/* --- the kernels' table ---------------------------------------------------------------------- */
+
+static struct kernels_row kernels_row(const char *group, double ours, double peer, double tuned)
+{
+    struct kernels_row row = {.shape = {.dtype = DTYPE_BF16, .m = 16, .n = 16, .k = 16},
+                              .config = "some.config",
+                              .ours = ours,
+                              .first = peer,
+                              .best = peer,
+                              .tuned = tuned};
+
+    (void)snprintf(row.shape.group, sizeof(row.shape.group), "%s", group);
+    return row;
+}
+
+static char *summary_of(const struct kernels_row *rows, size_t count, bool *ret_is_met)
+{
+    static char text[4096];
+    struct goals goals;
+    FILE *file = fmemopen(text, sizeof(text), "w");
+
+    goals_default(&goals);
+    *ret_is_met = kernels_table_summary(file, "# ", rows, count, &goals);
+    (void)fclose(file);
+    return text;
+}
+
+Test(bench, knows_the_goals_of_each_group_and_their_exceptions)
+{
+    struct shape shape = {.group = "prefill", .m = 512, .n = 4096, .k = 7168};
+    struct goals goals;
+
+    goals_default(&goals);
+    cr_expect_eq(goals_of_group(&goals, "prefill")->mean, 1.04);
+    cr_expect_eq(goals_floor(&goals, &shape), 0.97);
+    shape.m = 4096;
+    shape.n = 2112;
+    cr_expect_eq(goals_floor(&goals, &shape), 0.92);
+    cr_expect(isnan(goals_of_group(&goals, "random-aligned")->mean));
+    cr_expect(goals_of_group(&goals, "fp8")->is_later);
+    cr_expect_null(goals_of_group(&goals, "no such group"));
+    (void)snprintf(shape.group, sizeof(shape.group), "no such group");
+    cr_expect(isnan(goals_floor(&goals, &shape)));
+}
+
+Test(bench, judges_each_row_by_its_floor_and_each_group_by_its_mean)
+{
+    struct kernels_row rows[] = {kernels_row("square", 1.0, 1.10, 0), /* mean 1.04 */
+                                 kernels_row("square", 1.0, 0.99, 0)};
+    bool is_met;
+
+    cr_expect_not_null(strstr(summary_of(rows, 2, &is_met), "met\n"));
+    cr_expect(is_met);
+    rows[1].best = 0.96; /* below the floor, though the mean would do */
+    rows[0].best = 1.30;
+    cr_expect_not_null(strstr(summary_of(rows, 2, &is_met), "missed\n"));
+    cr_expect_not(is_met);
+    rows[0].best = rows[1].best = 1.0; /* no row is too low, the mean is */
+    (void)summary_of(rows, 2, &is_met);
+    cr_expect_not(is_met);
+}
+
+Test(bench, does_not_judge_what_is_for_later_nor_what_has_no_peer)
+{
+    struct kernels_row rows[] = {kernels_row("int8", 2.0, 1.0, 0),
+                                 kernels_row("square", 2.0, 0, 0)};
+    bool is_met;
+
+    cr_expect_not_null(strstr(summary_of(rows, 2, &is_met), "later\n"));
+    cr_expect(is_met);
+}
+
+Test(bench, judges_first_choices_against_the_best_that_was_tried)
+{
+    struct kernels_row rows[] = {kernels_row("a", 1.0, 0, 1.0), kernels_row("b", 1.0, 0, 0.95)};
+    bool is_met;
+
+    cr_expect_not_null(strstr(summary_of(rows, 2, &is_met), "2 rows: 0.975, goal 0.960: met\n"));
+    cr_expect(is_met);
+    rows[1].tuned = 0.5;
+    (void)summary_of(rows, 2, &is_met);
+    cr_expect_not(is_met);
+}
+
+Test(bench, reads_back_the_rows_that_it_wrote)
+{
+    static struct kernels_row read[SHAPES_MAX];
+    struct kernels_row row = kernels_row("decode", 20e-6, 25e-6, 19e-6);
+    char path[] = "/tmp/bench-rows-XXXXXX";
+    FILE *file = fdopen(mkstemp(path), "w");
+    struct goals goals;
+    size_t count;
+
+    goals_default(&goals);
+    row.shape.trans_b = true;
+    row.error = 0.25;
+    row.clock_mhz = 1500;
+    fprintf(file, "# a comment\n");
+    kernels_table_header(file);
+    kernels_table_row(file, &row, &goals);
+    fprintf(file, "square,bf16,nt,4096,4096,4096,older,204.20,206.90,202.60,0.9921,,0.199\n");
+    (void)fclose(file);
+    cr_assert_eq(kernels_table_read(path, read, &count), 0);
+    (void)unlink(path);
+
+    cr_assert_eq(count, 2);
+    cr_expect_str_eq(read[0].shape.group, "decode");
+    cr_expect_str_eq(read[0].config, "some.config");
+    cr_expect(read[0].shape.trans_b && !read[0].shape.trans_a);
+    cr_expect_float_eq(read[0].ours, row.ours, 1e-9);
+    cr_expect_float_eq(read[0].tuned, row.tuned, 1e-9);
+    cr_expect_eq(read[0].clock_mhz, 1500);
+    cr_expect_float_eq(kernels_row_ratio(&read[1]), 0.9921, 1e-3);
+    cr_expect_eq(read[1].tuned, 0);
+}
+
+/* --- random products ------------------------------------------------------------------------- */
+
+Test(bench, draws_the_same_products_for_the_same_seed)
+{
+    enum { COUNT = 200 };
+
+    static struct shape first[COUNT], again[COUNT], other[COUNT];
+    size_t layouts = 0, sixteens = 0, decades[5] = {0};
+
+    shapes_random(COUNT, 7, false, first);
+    shapes_random(COUNT, 7, false, again);
+    shapes_random(COUNT, 8, true, other);
+    for (size_t i = 0; i < COUNT; i++) {
+        cr_assert_eq(first[i].m, again[i].m);
+        cr_assert(first[i].m >= 1 && first[i].m <= 16384 && first[i].k >= 1 && first[i].k <= 16384);
+        cr_assert(!first[i].trans_a && first[i].trans_b && first[i].dtype == DTYPE_BF16);
+        sixteens += first[i].m % 16 == 0 && first[i].n % 16 == 0 && first[i].k % 16 == 0;
+        layouts |= 1u << (other[i].trans_a * 2 + other[i].trans_b);
+        decades[(size_t)log10((double)first[i].n)] += i % 2 == 0; /* rounded up, few are small */
+    }
+    cr_expect(sixteens >= COUNT / 2 && sixteens < COUNT * 6 / 10);
+    cr_expect_eq(layouts, 15u);
+    for (size_t i = 0; i < 4; i++) /* log-uniform: about as many in each */
+        cr_expect(decades[i] > COUNT / 16, "%zu of 10^%zu", decades[i], i);
+}
+
+Test(bench, groups_random_products_by_the_alignment_of_every_row)
+{
+    static struct shape shapes[100];
+
+    shapes_random(ARRAY_SIZE(shapes), 3, false, shapes);
+    for (size_t i = 0; i < ARRAY_SIZE(shapes); i++) {
+        bool is_aligned = shapes[i].k % 8 == 0 && shapes[i].n % 8 == 0;
+
+        cr_expect_str_eq(shapes[i].group, is_aligned ? "random-aligned" : "random-unaligned");
     }
 }

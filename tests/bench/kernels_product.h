@@ -1,0 +1,66 @@
+/*
+ * One row's product on the device: its operands in rotating sets of buffers, what the plan offers
+ * for it, and the check that comes before any timing.
+ *
+ * Owner: the command, one at a time. Thread: one.
+ */
+#pragma once
+
+#include "../../daemon/plan/plan.h"
+#include "data.h"
+#include "kernel_set.h"
+#include "peer.h"
+
+#define KERNELS_SETS_MAX 8192
+
+/* What all rows share. */
+struct kernels_place {
+    struct gpu *gpu;
+    struct data data[DTYPE_COUNT]; /* made when a row first asks */
+    CUdeviceptr memory;            /* the sets of the current row */
+    size_t memory_size;
+    void *result; /* pinned host memory for D */
+    size_t result_size;
+};
+
+struct product {
+    struct kernels_place *place;
+    struct shape shape;
+    struct problem problem;
+    struct plan_ranking ranking;
+    size_t bytes[3]; /* of A, B, D, rounded up */
+    struct peer_buffers sets[KERNELS_SETS_MAX];
+    size_t set_count, launches; /* of a graph */
+};
+
+/* gpu_launch_fn of our kernels. */
+struct product_kernel {
+    struct product *product;
+    const struct cuda_kernel *kernel;
+};
+
+int product_launch(void *context, CUstream stream, size_t set);
+
+/* Room for every shape. 0, or -1. */
+int kernels_place_init(struct kernels_place *place,
+                       struct gpu *gpu,
+                       const struct shape *shapes,
+                       size_t count);
+void kernels_place_deinit(struct kernels_place *place);
+
+/* The plan's ranking for a shape on this device. */
+enum status product_rank(const struct gpu *gpu,
+                         const struct shape *shape,
+                         struct plan_ranking *ret_ranking,
+                         struct fault *fault);
+/* Places and fills the sets. 0, or -1. */
+int product_init(struct product *product,
+                 struct kernels_place *place,
+                 const struct shape *shape,
+                 const struct plan_ranking *ranking);
+/* Launches on the first set and holds D against the reference; no element may stay unwritten. */
+int product_check(struct product *product,
+                  gpu_launch_fn launch,
+                  void *context,
+                  double *ret_error,
+                  struct fault *fault);
