@@ -81,6 +81,25 @@ static int launch_staged(struct cuda_execute *execute,
     return r;
 }
 
+/* Timing wants what a stream of products costs, and operands that the L2 does not still have. */
+static int launch_in_turns(struct cuda_execute *execute,
+                           struct cuda_lane *lane,
+                           const struct cuda_kernel *kernel,
+                           const struct gemmd_job *job,
+                           struct fault *ret_fault)
+{
+    struct gemmd_feed feed = {.job_count = 1, .jobs[0] = *job};
+    int r = 0;
+    for (uint32_t i = 0; i < MAX(job->repeats, 1u) && r == 0; i++) {
+        uint64_t offset = i % MAX(job->repeat_sets, 1u) * job->repeat_step;
+        feed.jobs[0].a = job->a + offset;
+        feed.jobs[0].b = job->b + offset;
+        feed.jobs[0].d = job->d + offset;
+        r = launch(execute, lane, kernel, &feed, ret_fault);
+    }
+    return r;
+}
+
 static int run_gemm(struct cuda_execute *execute,
                     struct cuda_lane *lane,
                     const struct gemmd_command *command,
@@ -99,7 +118,8 @@ static int run_gemm(struct cuda_execute *execute,
         return DRIVER_E_FAULT;
     }
     if (!(job->flags & CUDA_STAGE_HOST_FLAGS))
-        return launch(execute, lane, kernel, &feed, ret_fault);
+        return job->repeats > 1 ? launch_in_turns(execute, lane, kernel, job, ret_fault)
+                                : launch(execute, lane, kernel, &feed, ret_fault);
 
     int r = cuda_stage_plan(&stage, job, ret_fault);
     return r ? r : launch_staged(execute, lane, kernel, &feed, &stage, ret_fault);

@@ -59,7 +59,11 @@ struct gemmd_job {
     gemmd_u64 workspace; /* device address, for configurations that need one */
     gemmd_u64 bias;      /* address of m or n elements of the output type, by the flags */
     gemmd_i64 stride_bias;
-    gemmd_u64 reserved1[7];
+    /* A job that is timed: launched `repeats` times (0: once) one after the other, on `repeat_sets`
+     * sets of operands in turns that lie `repeat_step` bytes apart. For the worker, not the kernel. */
+    gemmd_u32 repeats, repeat_sets;
+    gemmd_u64 repeat_step;
+    gemmd_u64 reserved1[5];
 };
 
 GEMMD_STATIC_ASSERT(sizeof(struct gemmd_job) == 256, "job size is ABI");
