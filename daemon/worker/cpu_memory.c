@@ -130,9 +130,11 @@ static int size_check(int fd, uint64_t size, struct fault *ret_fault)
 }
 
 /* Fills the pages now: memory that turns out to be missing later would be a SIGBUS, or an end by
- * the kernel's out-of-memory killer that a client could bring about again and again. */
+ * the kernel's out-of-memory killer that a client could bring about again and again. In whole
+ * pages, which is what a client that it is exported to is told. */
 static int memory_create(uint64_t size, int *ret_fd, struct fault *ret_fault)
 {
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     cleanup(fd_closep) int fd = memfd_create("gemmd-device", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     const uint64_t available = cpu_memory_available("/proc", "/sys/fs/cgroup");
 
@@ -145,6 +147,7 @@ static int memory_create(uint64_t size, int *ret_fd, struct fault *ret_fault)
                         available);
         return CPU_MEMORY_E_REFUSED;
     }
+    size = (size + page - 1) / page * page;
     if (ftruncate(fd, (off_t)size) < 0 || (size > 0 && fallocate(fd, 0, 0, (off_t)size) < 0))
         return refuse(errno == ENOSPC ? ENOMEM : errno, size, ret_fault);
 

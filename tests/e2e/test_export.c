@@ -165,8 +165,13 @@ Test(export, is_refused_for_what_was_not_made_for_it)
 
 Test(export, gives_away_what_was_zeroed)
 {
-    gemmd_export export = take(make(GEMMD_DEVICE_EXPORTABLE, BYTES, NULL, 0));
+    gemmd_export export = take(make(GEMMD_DEVICE_EXPORTABLE, BYTES + 1, NULL, 0));
     const char *data = (const char *)map(&export);
+    struct stat status;
+
+    cr_assert_eq(fstat(export.fd, &status), 0);
+    if (data)
+        cr_expect_eq((uint64_t)status.st_size, export.allocation);
 
     for (uint64_t i = 0; data && i < export.allocation; i++)
         cr_assert_eq(data[i], 0, "byte %llu", (unsigned long long)i);

@@ -154,6 +154,7 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr,
         return CUDA_ERROR_INVALID_VALUE;
     if (mmap(at, size, PROT_NONE, MAP_SHARED | MAP_FIXED, (int)handle, (off_t)offset) != at)
         return CUDA_ERROR_INVALID_VALUE;
+    fake_range_add(ptr, size, (int)handle, false);
     fake.live.mappings++;
     return CUDA_SUCCESS;
 }
@@ -173,6 +174,7 @@ CUresult CUDAAPI cuMemSetAccess(CUdeviceptr ptr,
 CUresult CUDAAPI cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
     ENTER(MemUnmap);
+    fake_range_remove(ptr);
     mmap((void *)(uintptr_t)ptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     fake.live.mappings--;
     return CUDA_SUCCESS;
@@ -278,10 +280,12 @@ CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr)
     return CUDA_SUCCESS;
 }
 
-/* Of the handle that was opened last. */
+/* Of the handle that was opened last, or of memory of this process. */
 CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
     ENTER(MemGetAddressRange);
+    if (fake_range_find(dptr, pbase, psize))
+        return CUDA_SUCCESS;
     if (dptr != (CUdeviceptr)(uintptr_t)fake.opened)
         return CUDA_ERROR_NOT_FOUND;
     *pbase = dptr;

@@ -43,6 +43,12 @@ CUresult fake_driver_enter(int call);
 /* What a launch does unless the test says otherwise. */
 void fake_driver_product(const struct fake_driver_launch *launch);
 
+/* fake_driver_client.c: what a client's process has of its own. */
+void fake_range_add(CUdeviceptr base, size_t size, int fd, bool is_plain);
+void fake_range_remove(CUdeviceptr base); /* unknown ones are ignored */
+bool fake_range_find(CUdeviceptr address, CUdeviceptr *ret_base, size_t *ret_size);
+void *fake_client_call(const char *name); /* NULL: no such call */
+
 #define ENTER(name)                                                                                \
     do {                                                                                           \
         CUresult entered_ = fake_driver_enter(CALL_##name);                                        \

@@ -190,11 +190,15 @@ class Connection:
         *,
         name: Optional[str] = None,
         mode: int = 0o600,
+        exportable: bool = False,
     ) -> DeviceArray:
         """Zeros in the daemon's device memory. With `name`, other processes can open it, as `mode`
-        allows by owner, group and others; the name lasts until its creator frees it."""
+        allows by owner, group and others; the name lasts until its creator frees it. `exportable`
+        lets torch, CuPy and others here, and where it is opened writable, use the memory itself
+        (torch.from_dlpack(array)); such memory comes in units of 2 MiB."""
         sizes, element_type = normal_shape(shape), _type_of(dtype)
-        mapping = self._create(_library.DEVICE, bytes_of(sizes, element_type), name, mode)
+        kind = _library.DEVICE_EXPORTABLE if exportable else _library.DEVICE
+        mapping = self._create(kind, bytes_of(sizes, element_type), name, mode)
         memory = memory_of(self._session, mapping)
         return DeviceArray(
             self, memory, sizes, element_type, _declared(dtype, element_type), name

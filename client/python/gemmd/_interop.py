@@ -1,4 +1,4 @@
-"""Arrays of other libraries, taken without a copy and without importing any of them.
+"""Arrays of other libraries, taken and given without a copy and without importing any of them.
 
 DLPack is read here rather than by numpy.from_dlpack(), which knows no bf16 and hands out read-only
 arrays. The capsule is not consumed but kept: its owner frees the memory when the last array on it
@@ -15,8 +15,9 @@ import numpy as np
 from ._elements import Element, element_of
 from ._errors import InvalidArgument, Unsupported
 
-_CPU, _CUDA, _CUDA_HOST = 1, 2, 3
-_HOST_DEVICES = (_CPU, _CUDA_HOST)
+CPU, CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
+_HOST_DEVICES = (CPU, _CUDA_HOST)
+_DEFAULT_STREAM = 1  # of CUDA, in both protocols
 
 
 class _DLTensor(ctypes.Structure):
@@ -64,8 +65,29 @@ class _Capsule:
         self.__array_interface__ = interface
 
 
-def _from_capsule(capsule: Any, argument: str) -> HostArray:
-    tensor = _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
+class DeviceView(NamedTuple):
+    """An array in this process's device memory. Steps are bytes. `stream`: has the work on it that
+    must be done first; None when there is none."""
+
+    argument: str
+    low: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype
+    element: Optional[Element]
+    stream: Optional[int]
+    keep: Any
+
+    @property
+    def high(self) -> int:
+        """One past the last byte."""
+        if 0 in self.shape:
+            return self.low
+        steps = ((size - 1) * step for size, step in zip(self.shape, self.strides))
+        return self.low + sum(steps) + self.dtype.itemsize
+
+
+def _type_of(tensor: _DLTensor, argument: str) -> tuple[np.dtype, Element]:
     known = _TYPES.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
     if known is None:
         raise Unsupported(
@@ -73,7 +95,12 @@ def _from_capsule(capsule: Any, argument: str) -> HostArray:
             "fp16, fp32, fp64, int8, int32",
             argument,
         )
-    dtype, element = known
+    return known
+
+
+def _from_capsule(capsule: Any, argument: str) -> HostArray:
+    tensor = _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
+    dtype, element = _type_of(tensor, argument)
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     strides = None
     if tensor.strides:
@@ -90,23 +117,24 @@ def _from_capsule(capsule: Any, argument: str) -> HostArray:
     return HostArray(np.asarray(_Capsule(capsule, interface)), element)
 
 
+def _export(value: Any, argument: str, **options: Any) -> Any:
+    try:
+        return value.__dlpack__(**options)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise InvalidArgument(f"the array refuses to be exported: {error}", argument) from error
+
+
 def _from_dlpack(value: Any, argument: str) -> HostArray:
     kind = int(value.__dlpack_device__()[0])
     if kind not in _HOST_DEVICES:
-        what = "CUDA memory" if kind == _CUDA else f"memory of DLPack device type {kind}"
+        what = "CUDA memory" if kind == CUDA else f"memory of DLPack device type {kind}"
         raise _no_device_memory(what, argument)
-    try:
-        capsule = value.__dlpack__()
-    except (BufferError, RuntimeError, TypeError) as error:
-        raise InvalidArgument(f"the array refuses to be exported: {error}", argument) from error
-    return _from_capsule(capsule, argument)
+    return _from_capsule(_export(value, argument), argument)
 
 
 def _no_device_memory(what: str, argument: str) -> Unsupported:
     return Unsupported(
-        f"{what} of this process cannot be given to the daemon yet; pass a host array, or upload "
-        "into connection.device_buffer()",
-        argument,
+        f"{what} cannot be read here; pass a host array, or use connection.device_buffer()", argument
     )
 
 
@@ -122,3 +150,124 @@ def as_host(value: Any, argument: str) -> HostArray:
     if array.dtype == object:
         raise InvalidArgument(f"{type(value).__name__} is not an array of numbers", argument)
     return HostArray(array, element_of(array.dtype))
+
+
+# --- device memory, in -----------------------------------------------------------------------
+
+
+def _dense(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    steps = [itemsize]
+    for size in reversed(shape[1:]):
+        steps.append(steps[-1] * max(size, 1))
+    return tuple(reversed(steps)) if shape else ()
+
+
+def _view_of_dlpack(value: Any, argument: str) -> DeviceView:
+    """Asked for on the default stream, which then has all that comes before."""
+    capsule = _export(value, argument, stream=_DEFAULT_STREAM)
+    tensor = _DLTensor.from_address(_pointer_of(capsule, b"dltensor"))
+    dtype, element = _type_of(tensor, argument)
+    shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
+    strides = _dense(shape, dtype.itemsize)
+    if tensor.strides:
+        strides = tuple(tensor.strides[i] * dtype.itemsize for i in range(tensor.ndim))
+    low = (tensor.data or 0) + tensor.byte_offset
+    return DeviceView(argument, low, shape, strides, dtype, element, _DEFAULT_STREAM, capsule)
+
+
+def _view_of_interface(value: Any, argument: str) -> DeviceView:
+    """An interface without a stream says nothing of the work under way: its own default stream
+    stands for it."""
+    interface = value.__cuda_array_interface__
+    if interface.get("mask") is not None:
+        raise Unsupported("masked arrays have no place in products", argument)
+    dtype = np.dtype(interface["typestr"])
+    shape = tuple(interface["shape"])
+    strides = interface.get("strides") or _dense(shape, dtype.itemsize)
+    is_silent = interface.get("version", 0) < 3 or "stream" not in interface
+    stream = _DEFAULT_STREAM if is_silent else interface["stream"]
+    low = int(interface["data"][0] or 0)
+    return DeviceView(argument, low, shape, strides, dtype, element_of(dtype), stream, value)
+
+
+def as_device(value: Any, argument: str) -> Optional[DeviceView]:
+    """None when the value is no array in CUDA memory. DLPack knows bf16, so it is asked first."""
+    if isinstance(value, np.ndarray):
+        return None
+    if hasattr(value, "__dlpack_device__"):
+        is_cuda = int(value.__dlpack_device__()[0]) in (CUDA, _CUDA_MANAGED)
+        return _view_of_dlpack(value, argument) if is_cuda else None
+    if hasattr(value, "__cuda_array_interface__"):
+        return _view_of_interface(value, argument)
+    return None
+
+
+# --- device memory, out ----------------------------------------------------------------------
+
+
+class _DLManagedTensor(ctypes.Structure):
+    pass
+
+
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_DLManagedTensor._fields_ = [
+    ("tensor", _DLTensor),
+    ("context", ctypes.c_void_p),
+    ("deleter", _Deleter),
+]
+
+# Tensors that others hold, by their records' addresses: the record, its arrays, and the memory.
+_given: dict[int, tuple[Any, ...]] = {}
+
+
+@_Deleter
+def _take_back(address: Optional[int]) -> None:
+    _given.pop(address or 0, None)
+
+
+# A capsule that is dying has no references, and ctypes.py_object would count one: plain addresses.
+_Destructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
+    ("PyCapsule_IsValid", ctypes.pythonapi)
+)
+_pointer_in = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+_new_capsule = ctypes.PYFUNCTYPE(
+    ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, _Destructor
+)(("PyCapsule_New", ctypes.pythonapi))
+
+
+@_Destructor
+def _discard(capsule: Optional[int]) -> None:
+    """Of a capsule that nobody consumed: those who do rename it."""
+    if _is_valid(capsule, b"dltensor"):
+        _take_back(_pointer_in(capsule, b"dltensor"))
+
+
+_KINDS = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+
+
+def new_capsule(
+    device: tuple[int, int],
+    address: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: np.dtype,
+    element: Optional[Element],
+    owner: Any,
+) -> Any:
+    """A DLPack capsule on memory that `owner` keeps; bf16 whichever way numpy stores it."""
+    code = 4 if element is Element.BF16 else _KINDS.get(dtype.kind)
+    if code is None:
+        raise BufferError(f"DLPack has no name for elements of {dtype.name}")
+    Sizes = ctypes.c_int64 * max(len(shape), 1)
+    sizes = Sizes(*shape)
+    steps = Sizes(*(step // dtype.itemsize for step in strides))
+    record = _DLManagedTensor(
+        _DLTensor(address, *device, len(shape), code, 8 * dtype.itemsize, 1, sizes, steps, 0),
+        None,
+        _take_back,
+    )
+    _given[ctypes.addressof(record)] = (record, sizes, steps, owner)
+    return _new_capsule(ctypes.addressof(record), b"dltensor", _discard)

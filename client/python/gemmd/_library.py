@@ -14,7 +14,7 @@ from ctypes import c_uint, c_uint32, c_uint64, c_void_p
 
 NAME = "libgemmd.so.0"
 DEFAULT = -(2**63)  # GEMMD_DEFAULT
-HOST, DEVICE = 1, 2
+HOST, DEVICE, DEVICE_EXPORTABLE = 1, 2, 3
 ROW_MAJOR, COLUMN_MAJOR = 0, 1
 
 
@@ -31,6 +31,28 @@ class InfoRecord(ctypes.Structure):
         ("in_flight_max", c_uint32),
         ("message_max", c_uint32),
         ("ready", c_bool),
+    ]
+
+
+class ExportRecord(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("fd", c_int),
+        ("allocation", c_uint64),
+        ("device", c_char * 64),
+    ]
+
+
+class ImportRecord(ctypes.Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("fd", c_int),
+        ("ipc_handle", c_void_p),
+        ("offset", c_uint64),
+        ("bytes", c_uint64),
+        ("writable", c_bool),
+        ("name", c_char_p),
+        ("mode", c_uint),
     ]
 
 
@@ -89,6 +111,8 @@ _PROTOTYPES = {
         [c_void_p, c_int, c_uint64, c_char_p, c_uint, POINTER(c_void_p)],
     ),
     "gemmd_buffer_open": (c_int, [c_void_p, c_char_p, c_bool, POINTER(c_void_p)]),
+    "gemmd_buffer_export": (c_int, [c_void_p, POINTER(ExportRecord)]),
+    "gemmd_buffer_import": (c_int, [c_void_p, POINTER(ImportRecord), POINTER(c_void_p)]),
     "gemmd_buffer_free": (None, [c_void_p]),
     "gemmd_buffer_data": (c_void_p, [c_void_p]),
     "gemmd_buffer_size": (c_uint64, [c_void_p]),

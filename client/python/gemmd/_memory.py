@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 import numpy as np
 
 from ._elements import Element, convert, element_of, holds
-from ._errors import InvalidArgument
-from ._interop import as_host
+from ._errors import Error, InvalidArgument, Unsupported
+from ._exchange import Exported, wait_for_producer
+from ._interop import CUDA, DeviceView, as_host, new_capsule
 
 if TYPE_CHECKING:
     from ._connection import Connection
@@ -39,6 +40,7 @@ class Memory:
     def __init__(self, session: Session, mapping: Mapping) -> None:
         self.session = session
         self.mapping = mapping
+        self.exported: Optional[Exported] = None  # exchange.export()
         self._is_freed = False
 
     def free(self) -> None:
@@ -97,7 +99,7 @@ class DeviceArray:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: Optional[Connection],
         memory: Memory,
         shape: tuple[int, ...],
         dtype: np.dtype,
@@ -194,6 +196,75 @@ class DeviceArray:
             )
         return self._memory.mapping.buffer
 
+    # --- other libraries --------------------------------------------------------------------
+
+    def _export(self) -> Exported:
+        """The memory in this process, after the products under way: those who are given it know
+        nothing of them."""
+        self._memory.check()
+        session = self._memory.session
+        session.settle()
+        return session.exchange.export(self._memory)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        exported = self._shared()
+        return (exported.kind, exported.ordinal)
+
+    def _shared(self) -> Exported:
+        try:
+            return self._export()
+        except Error as error:
+            raise BufferError(str(error)) from error
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: Any = None,
+        dl_device: Optional[tuple[int, int]] = None,
+        copy: Optional[bool] = None,
+    ) -> Any:
+        """For torch.from_dlpack() and others: the memory itself, so that what they write is in the
+        next product. Needs exportable=True, and write permission. Their work on it must be done
+        before a product is submitted by name; where the tensor itself is passed to a product, that
+        waits. Products of other processes are theirs to wait for."""
+        exported = self._shared()
+        device = (exported.kind, exported.ordinal)
+        if copy or dl_device not in (None, device):
+            raise BufferError("the memory is shared as it lies, not copied")
+        return new_capsule(
+            device,
+            exported.address + self.offset,
+            self.shape,
+            self.strides,
+            self.dtype,
+            self.element,
+            (self._memory, exported),
+        )
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """As __dlpack__(); it has no bf16."""
+        exported = self._visible()
+        return {
+            "version": 3,
+            "shape": self.shape,
+            "strides": self.strides,
+            "typestr": self.dtype.str,
+            "data": (exported.address + self.offset, False),
+            "stream": None,  # settled
+        }
+
+    def _visible(self) -> Exported:
+        """AttributeError: the array has no such interface."""
+        try:
+            exported = self._export()
+        except Error as error:
+            raise AttributeError(str(error)) from error
+        if exported.kind != CUDA:
+            raise AttributeError("the daemon's device is the CPU; __dlpack__() shows the memory")
+        return exported
+
     def _is_dense(self) -> bool:
         dense = _dense_steps(self.shape, self.dtype.itemsize)
         return all(a == b for a, b, n in zip(self.strides, dense, self.shape) if n > 1)
@@ -262,7 +333,23 @@ class DeviceArray:
         self._memory.free()
 
     def __matmul__(self, other: Any) -> Any:
+        assert self.connection is not None
         return self.connection.matmul(self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
+        assert self.connection is not None
         return self.connection.matmul(other, self)
+
+
+def device_array(view: DeviceView, session: Session) -> Union[np.ndarray, DeviceArray]:
+    """Another library's device memory, for one product: its buffer is imported when it is not there
+    yet. What has no elements has no place."""
+    if 0 in view.shape:
+        return np.empty(view.shape, view.dtype)
+    if any(step < 0 for step in view.strides):
+        raise Unsupported("a device array with negative steps cannot be used", view.argument)
+    wait_for_producer(view)
+    place = session.exchange.place(view, lambda mapping: Memory(session, mapping), session)
+    array = DeviceArray(None, place.memory, view.shape, view.dtype, view.element)
+    array.strides, array.offset = view.strides, place.offset
+    return array

@@ -14,10 +14,10 @@ import numpy as np
 
 from ._elements import DTypeLike, Element, convert, from_bf16, holds, parse, storage
 from ._errors import InvalidArgument
-from ._interop import as_host
+from ._interop import as_device, as_host
 from ._layout import Layout, is_writable, layout_of
 from ._library import COLUMN_MAJOR, DEFAULT, ROW_MAJOR, OperandRecord, ProductRecord
-from ._memory import DeviceArray
+from ._memory import DeviceArray, device_array
 
 if TYPE_CHECKING:
     from ._session import Session
@@ -43,12 +43,15 @@ class Operand:
 
     __slots__ = ("argument", "array", "element", "dimensions")
 
-    def __init__(self, argument: str, value: Any) -> None:
+    def __init__(self, argument: str, value: Any, session: Session) -> None:
         self.argument = argument
         self.array: Array
         self.element: Optional[Element]
+        view = None if isinstance(value, DeviceArray) else as_device(value, argument)
         if isinstance(value, DeviceArray):
             self.array, self.element = value, value.element
+        elif view is not None:
+            self.array, self.element = device_array(view, session), view.element
         else:
             self.array, self.element = as_host(value, argument)
         self.dimensions = len(self.array.shape)  # as given
@@ -117,9 +120,9 @@ def _span(array: np.ndarray) -> int:
     return int(sum(steps)) + array.dtype.itemsize
 
 
-def _input(argument: str, value: Any, is_column: bool = False) -> Operand:
+def _input(argument: str, value: Any, session: Session, is_column: bool = False) -> Operand:
     """As (batch, rows, columns), without a copy. A vector is a row, or a column."""
-    operand = Operand(argument, value)
+    operand = Operand(argument, value, session)
     if not 1 <= operand.dimensions <= 3:
         raise InvalidArgument(
             f"{operand.dimensions} dimensions; 1 to 3 (a batch of matrices) are allowed", argument
@@ -220,17 +223,19 @@ class Target(NamedTuple):
     finish: Callable[[], Any]
 
 
-def _new_target(shape: Shape, dtype: np.dtype) -> Target:
+def _new_target(shape: Shape, dtype: np.dtype, session: Session) -> Target:
     value = np.empty(shape.visible, dtype)
-    operand = Operand("out", value)
+    operand = Operand("out", value, session)
     operand.array = value[shape.axes]
     return Target(operand, operand.settled(), lambda: value if shape.visible else value[()])
 
 
-def _given_out(value: Any, shape: Shape) -> Operand:
-    if not isinstance(value, (np.ndarray, DeviceArray)) and not hasattr(value, "__dlpack__"):
+def _given_out(value: Any, shape: Shape, session: Session) -> Operand:
+    if not isinstance(value, (np.ndarray, DeviceArray)) and not (
+        hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__")
+    ):
         raise InvalidArgument(f"{type(value).__name__} is not an array that can be written", "out")
-    out = Operand("out", value)
+    out = Operand("out", value, session)
     if tuple(out.array.shape) != shape.visible:
         raise InvalidArgument(
             f"its shape is {tuple(out.array.shape)}; the result's is {shape.visible}", "out"
@@ -241,7 +246,9 @@ def _given_out(value: Any, shape: Shape) -> Operand:
     return out
 
 
-def _target(out: Operand, value: Any, shape: Shape, output: Element) -> Target:
+def _target(
+    out: Operand, value: Any, shape: Shape, output: Element, session: Session
+) -> Target:
     if not holds(out.array.dtype, output):
         raise InvalidArgument(
             f"it is {out.array.dtype.name}; the result is {output.name.lower()}", "out"
@@ -252,7 +259,7 @@ def _target(out: Operand, value: Any, shape: Shape, output: Element) -> Target:
     if isinstance(out.array, DeviceArray):
         raise InvalidArgument("this device view cannot be written as it lies", "out")
     there = out.array
-    here = _new_target(Shape(shape.full, shape.full, (slice(None),)), there.dtype)
+    here = _new_target(Shape(shape.full, shape.full, (slice(None),)), there.dtype, session)
 
     def copy_back() -> Any:
         np.copyto(there, here.operand.array)
@@ -261,13 +268,15 @@ def _target(out: Operand, value: Any, shape: Shape, output: Element) -> Target:
     return here._replace(finish=copy_back)
 
 
-def _addend(arguments: Arguments, shape: Shape, out: Optional[Operand]) -> Optional[Operand]:
+def _addend(
+    arguments: Arguments, shape: Shape, out: Optional[Operand], session: Session
+) -> Optional[Operand]:
     """C, when it is read."""
     if arguments.beta == 0:
         return None
     if arguments.c is None and out is None:
         raise InvalidArgument(f"beta is {arguments.beta} and there is neither c nor out", "c")
-    c = Operand("c", arguments.out if arguments.c is None else arguments.c)
+    c = Operand("c", arguments.out if arguments.c is None else arguments.c, session)
     if tuple(c.array.shape) != shape.visible:
         raise InvalidArgument(
             f"its shape is {tuple(c.array.shape)}; the result's is {shape.visible}", "c"
@@ -318,17 +327,17 @@ def _resolve_types(
 
 
 def prepare(arguments: Arguments, session: Session) -> Prepared:
-    a, b = _input("a", arguments.a), _input("b", arguments.b, is_column=True)
+    a, b = _input("a", arguments.a, session), _input("b", arguments.b, session, is_column=True)
     shape = _result_shape(a, b)
-    out = None if arguments.out is None else _given_out(arguments.out, shape)
+    out = None if arguments.out is None else _given_out(arguments.out, shape, session)
     element, output = _resolve_types(arguments, a, b, out)
-    c = _addend(arguments, shape, out)
+    c = _addend(arguments, shape, out, session)
     if c is not None:
         c.become(output)
     if out is None:
-        target = _new_target(shape, _new_type(output, a))
+        target = _new_target(shape, _new_type(output, a), session)
     else:
-        target = _target(out, arguments.out, shape, output)
+        target = _target(out, arguments.out, shape, output, session)
     d = target.operand
     for operand in (a, b):
         if _share(operand.array, d.array):

@@ -31,6 +31,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Optional
 
 from ._errors import Disconnected, Error, Forked, Status, error_of
+from ._exchange import Exchange
 from ._future import Future, Result
 from ._library import ErrorRecord, InfoRecord, ProductRecord, ResultRecord, library
 
@@ -66,6 +67,7 @@ class Session:
         self._buffers: set[int] = set()  # the library's handles that are not freed
         self._named: set[int] = set()  # of those, whose name must outlive the session
         self._mappings: list[Mapping] = []  # by address; replaced, never changed
+        self.exchange = Exchange()
 
         self._state = threading.Lock()  # of the next two; nothing is called under it
         self._is_led = False
@@ -228,6 +230,13 @@ class Session:
             assert oldest is not None
             self.wait(oldest, None)
         self._bury()
+
+    def settle(self) -> None:
+        """Waits for the products under way, as they are now."""
+        with self._lock:
+            pending = list(self._pending.values())
+        for future in pending:
+            self.wait(future, None)
 
     def _oldest(self) -> Optional[Future]:
         """Under the lock."""
@@ -393,6 +402,7 @@ class Session:
         if self.pid != os.getpid():
             self._close_in_child()
             return
+        self.exchange.forget()
         while wait and self.is_open:
             with self._lock:
                 oldest = self._oldest()
