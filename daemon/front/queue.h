@@ -115,6 +115,6 @@ void queue_abandon(struct queue *queue, struct stream *stream);
 void queue_end(struct queue *queue);
 void queue_worker_died(struct queue *queue, uint64_t taken);
 
-/* queue_overdue.c. Called once a second while commands are in flight: whether the command that runs
- * has run for so long that it hangs. */
+/* queue_overdue.c. Called every WORKER_LOOK_MS while commands are in flight: whether the command
+ * that runs has run for so long that it hangs. */
 bool queue_is_overdue(struct queue *queue);

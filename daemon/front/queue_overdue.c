@@ -28,6 +28,7 @@ static const struct queue_command *running(const struct queue *queue)
 bool queue_is_overdue(struct queue *queue)
 {
     const struct queue_command *command = running(queue);
+    double seconds;
     bool is_bounded = queue->job_seconds > 0 || queue->worker->device.kind == LINK_DEVICE_CUDA;
 
     if (!command || queue->commands_done + 1 != queue->watched) {
@@ -35,10 +36,11 @@ bool queue_is_overdue(struct queue *queue)
         queue->looks = 0;
         return false;
     }
-    if (!is_bounded || ++queue->looks <= seconds_allowed(queue, command))
+    seconds = ++queue->looks * (WORKER_LOOK_MS / 1000.0);
+    if (!is_bounded || seconds <= seconds_allowed(queue, command))
         return false;
-    log_warning("job=%" PRIu64 " uid=%u state=overdue estimate_ms=%.3f seconds=%u",
+    log_warning("job=%" PRIu64 " uid=%u state=overdue estimate_ms=%.3f seconds=%.1f",
                 command->job->number, (unsigned)command->job->charge.account->uid,
-                command->seconds * 1e3, queue->looks);
+                command->seconds * 1e3, seconds);
     return true;
 }

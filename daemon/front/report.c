@@ -51,7 +51,7 @@ static void put_device(struct reply_map *map, const struct worker_process *worke
 static void put_worker(struct reply_map *map, const struct worker_process *worker)
 {
     reply_map_open(map, "worker");
-    reply_map_text(map, "state", worker_state_name(worker->state));
+    reply_map_text(map, "state", worker_state_name(worker));
     reply_map_unsigned(map, "pid", (uint64_t)worker->pid);
     reply_map_unsigned(map, "starts", worker->starts);
     reply_map_unsigned(map, "deaths", worker->deaths);

@@ -1,6 +1,6 @@
 /*
  * Shared by worker_process.c (the process), worker_memory.c (messages), worker_pump.c (completions
- * and sleep) and worker_watch.c (patience). Nobody else includes this.
+ * and sleep), worker_watch.c (patience) and worker_park.c (idleness). Nobody else includes this.
  */
 #pragma once
 
@@ -26,6 +26,11 @@ void worker_watch_socket(struct worker_process *worker);
 void worker_watch_init(struct worker_process *worker);
 void worker_watch(struct worker_process *worker); /* something is due from it from now on */
 void worker_watch_stop(struct worker_process *worker);
+
+/* worker_park.c */
+/* A look at a worker from which nothing is due: true once it is parked, or never will be. */
+bool worker_park_look(struct worker_process *worker);
+void worker_unpark(struct worker_process *worker); /* before anything is asked of it */
 
 /* worker_pump.c */
 void worker_pump_init(struct worker_process *worker);

@@ -52,6 +52,8 @@ int worker_send(struct worker_process *worker, const struct link_message *messag
 {
     int r;
 
+    worker_unpark(worker);
+    worker_watch(worker);
     if (!list_is_empty(&worker->outputs))
         return output_queue(worker, message, fd);
 

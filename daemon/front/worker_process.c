@@ -12,14 +12,14 @@
 
 static void start_callback(uv_timer_t *timer);
 
-const char *worker_state_name(enum worker_state state)
+const char *worker_state_name(const struct worker_process *worker)
 {
     static const char *const names[] = {
         [WORKER_DOWN] = "down",   [WORKER_STARTING] = "starting", [WORKER_RESTORING] = "restoring",
         [WORKER_READY] = "ready", [WORKER_QUITTING] = "quitting", [WORKER_CLOSED] = "closed",
     };
 
-    return names[state];
+    return worker->is_parked ? "parked" : names[worker->state];
 }
 
 bool worker_is_ready(const struct worker_process *worker)
@@ -51,6 +51,7 @@ int worker_submit(struct worker_process *worker,
 
     if (r < 0)
         return error_trace(r);
+    worker_unpark(worker);
     worker->in_flight++;
     worker->active_ns = clock_now_ns();
     worker_watch(worker);
@@ -170,6 +171,7 @@ static void exit_callback(uv_process_t *process, int64_t status, int signal_numb
     uint64_t taken = link_commands_taken(&worker->link);
     int64_t pid = steal(worker->pid, 0);
 
+    worker->is_parked = false;
     /* What it published counts, in the ring and on the socket: an answer may carry the only
      * descriptor of device memory. */
     (void)worker_pump_drain(worker);

@@ -20,14 +20,19 @@
 
 #define WORKER_START_ATTEMPTS 5 /* deaths in a row, without a job taken, before we give up */
 #define WORKER_ASK_DEATHS                                                                          \
-    2 /* of workers while they map or load the same: it is not asked again                         \
-       */
-#define WORKER_QUIT_MS      5000 /* from LINK_QUIT to SIGKILL */
-#define WORKER_LOOK_MS      1000 /* between two looks at a worker that has something to do */
-#define WORKER_BEATS_MISSED 10   /* then it hangs: a mapping of 64 GiB takes 3 s and is no hang */
-#define WORKER_START_S      60   /* from spawn to hello: CUDA's start on a large machine takes 10 */
-#define WORKER_DYING_S      5    /* from "the device is lost" to SIGKILL; reaping takes 1.5 */
-#define WORKER_SPIN_NS      50000 /* polling after the last event: less than two wake-ups cost */
+    2                       /* of workers while they map or load the same: it is not asked again   \
+                             */
+#define WORKER_QUIT_MS 5000 /* from LINK_QUIT to SIGKILL */
+#define WORKER_LOOK_MS 100  /* between two looks at a worker that has something to do */
+/* Looks without a heartbeat, after which it hangs. With commands alone: six milliseconds are usual,
+ * a copy from 4 GiB of memory that could not be registered takes as long. While it maps or loads: a
+ * mapping of 64 GiB takes 3 s and is no hang. */
+#define WORKER_BEATS_MISSED         6
+#define WORKER_BEATS_MISSED_MAPPING 100
+#define WORKER_START_S              60 /* from spawn to hello: CUDA's start on a large machine takes 10 */
+#define WORKER_DYING_S              5 /* from "the device is lost" to SIGKILL; reaping takes 1.5 */
+#define WORKER_PARK_MS              1000 /* idle for so long, it is stopped: worker_park.c */
+#define WORKER_SPIN_NS              50000 /* polling after the last event: less than two wake-ups cost */
 
 enum memory_state {
     MEMORY_WANTED, /* asked for, or waiting for a worker to ask */
@@ -102,7 +107,7 @@ struct worker_process {
     uv_process_t process;
     uv_poll_t socket_poll, event_poll;
     uv_timer_t timer;    /* backoff before a start, or patience while quitting */
-    uv_timer_t watchdog; /* active while something is due from the worker */
+    uv_timer_t watchdog; /* active while something is due from the worker, and until it is parked */
     uv_prepare_t prepare;
     uv_check_t check;
     uv_idle_t idle;
@@ -119,7 +124,8 @@ struct worker_process {
     uint32_t in_flight; /* commands without completion */
     bool may_spin, is_asleep;
     uint64_t heartbeat; /* as the watchdog saw it last */
-    uint32_t beats_missed, dying_looks;
+    uint32_t beats_missed, dying_looks, idle_looks;
+    bool is_parked;
     uint64_t active_ns, started_ns; /* last event; last spawn */
 
     uint64_t deaths, starts, system_calls; /* system_calls: of links that are gone */
@@ -140,7 +146,8 @@ void worker_deinit(struct worker_process *worker);
 uint64_t clock_now_ns(void); /* CLOCK_MONOTONIC, as in completions */
 
 bool worker_is_ready(const struct worker_process *worker);
-const char *worker_state_name(enum worker_state state);
+/* "ready", or "parked" for a ready one that is stopped; and so on. */
+const char *worker_state_name(const struct worker_process *worker);
 
 /* --- memory ---------------------------------------------------------------------------------- */
 

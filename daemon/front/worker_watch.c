@@ -11,7 +11,10 @@
 
 #include <signal.h>
 
-static_assert(WORKER_LOOK_MS == 1000, "a look counts as a second");
+static uint32_t looks(uint32_t seconds)
+{
+    return seconds * 1000 / WORKER_LOOK_MS;
+}
 
 /* A CUDA worker's loop turns at least once per millisecond while it has work. One that does not is
  * stuck in the driver; nobody but us can end that. The CPU worker computes in its loop, for as long
@@ -24,18 +27,19 @@ static bool heart_stopped(struct worker_process *worker)
         return false;
     worker->beats_missed = heartbeat == worker->heartbeat ? worker->beats_missed + 1 : 0;
     worker->heartbeat = heartbeat;
-    return worker->beats_missed >= WORKER_BEATS_MISSED;
+    return worker->beats_missed >=
+           (worker->answers_expected > 0 ? WORKER_BEATS_MISSED_MAPPING : WORKER_BEATS_MISSED);
 }
 
 static void look_at_starting(struct worker_process *worker)
 {
-    if (++worker->beats_missed > WORKER_START_S)
+    if (++worker->beats_missed > looks(WORKER_START_S))
         worker_lose(worker, STATUS_INTERNAL, "the worker hangs: no hello came");
 }
 
 static void look_at_dying(struct worker_process *worker)
 {
-    if (++worker->dying_looks > WORKER_DYING_S)
+    if (++worker->dying_looks > looks(WORKER_DYING_S))
         (void)uv_process_kill(&worker->process, SIGKILL);
 }
 
@@ -47,13 +51,22 @@ static void look_at_working(struct worker_process *worker)
         worker_lose(worker, STATUS_INTERNAL, "a job hangs: it ran far longer than it should");
 }
 
+static void look_at_idle(struct worker_process *worker)
+{
+    worker->beats_missed = 0;
+    if (worker_park_look(worker))
+        (void)uv_timer_stop(&worker->watchdog);
+}
+
 static void watchdog_callback(uv_timer_t *timer)
 {
     struct worker_process *worker = container_of(timer, struct worker_process, watchdog);
     bool is_due = worker->in_flight > 0 || worker->answers_expected > 0 || worker->is_lost;
 
-    if (worker->pid == 0 || worker->state == WORKER_QUITTING || !is_due)
+    if (worker->pid == 0 || worker->state == WORKER_QUITTING)
         (void)uv_timer_stop(timer);
+    else if (!is_due)
+        look_at_idle(worker);
     else if (worker->is_lost)
         look_at_dying(worker);
     else if (worker->state == WORKER_STARTING)
@@ -64,6 +77,7 @@ static void watchdog_callback(uv_timer_t *timer)
 
 void worker_watch(struct worker_process *worker)
 {
+    worker->idle_looks = 0;
     if (uv_is_active((uv_handle_t *)&worker->watchdog))
         return;
     worker->beats_missed = 0;

@@ -79,6 +79,25 @@ Test(worker_hang, is_killed_and_its_job_done_again)
     cr_expect(test_daemon_logged(&daemon_, "state=overdue"));
 }
 
+/* Its heart is looked for ten times a second, so a client waits for well under a second more than a
+ * new worker takes; the rest is for a loaded machine. */
+Test(worker_hang, of_a_gpu_is_noticed_within_a_second)
+{
+    static float d[8 * 8];
+    gemmd_product product = zeros(d, 8, 8, 8);
+    struct timespec begun, ended;
+
+    if (!test_device_is_fake())
+        cr_skip_test("the worker of a CPU may compute for as long as it takes");
+    cr_assert_eq(gemmd_gemm(connection, &product, NULL), GEMMD_OK);
+    cr_assert_eq(kill(worker_pid(), SIGSTOP), 0);
+    (void)clock_gettime(CLOCK_MONOTONIC, &begun);
+    cr_expect_eq(gemmd_gemm(connection, &product, NULL), GEMMD_OK);
+    (void)clock_gettime(CLOCK_MONOTONIC, &ended);
+    cr_expect_eq(test_status_number(connection, "worker", "deaths"), 1);
+    cr_expect_leq(ended.tv_sec - begun.tv_sec, 3);
+}
+
 Test(worker_hang, costs_only_the_job_that_hangs_alone)
 {
     static float d[1 + OTHERS][HANGING_ROWS * 32];
