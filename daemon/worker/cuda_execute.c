@@ -208,30 +208,54 @@ static void look(struct cuda_execute *execute)
             cuda_lane_look(&execute->lanes.lane[i]);
 }
 
-static uint32_t least_busy(const struct cuda_execute *execute)
+/* Lanes that a command may have: [first, end). */
+struct lane_range {
+    uint32_t first, end;
+};
+
+/* A product is quick that takes no longer than this on all multiprocessors at a tensor core's rate:
+ * some microseconds. Whatever else is on the main track is short, too. */
+#define QUICK_FLOP_PER_MULTIPROCESSOR 0x1p24
+
+static bool is_quick(const struct cuda_execute *execute, const struct gemmd_command *command)
+{
+    const struct gemmd_job *job = &command->body.gemm;
+
+    return command->kind != GEMMD_COMMAND_GEMM ||
+           2.0 * (double)job->m * (double)job->n * (double)job->k * (double)job->batch <=
+               QUICK_FLOP_PER_MULTIPROCESSOR * execute->multiprocessors;
+}
+
+static struct lane_range lanes_for(const struct cuda_execute *execute,
+                                   const struct gemmd_command *command)
+{
+    uint32_t own = CUDA_MAIN_LANES + command->track - GEMMD_TRACK_IN;
+
+    if (command->track != GEMMD_TRACK_MAIN)
+        return (struct lane_range){own, own + 1};
+    return is_quick(execute, command) ? (struct lane_range){0, CUDA_QUICK_LANES}
+                                      : (struct lane_range){CUDA_QUICK_LANES, CUDA_MAIN_LANES};
+}
+
+static uint32_t least_busy(const struct cuda_execute *execute, struct lane_range range)
 {
     const struct cuda_lane *lanes = execute->lanes.lane;
-    uint32_t best = 0;
+    uint32_t best = range.first;
 
-    for (uint32_t i = 1; i < CUDA_MAIN_LANES; i++)
+    for (uint32_t i = range.first + 1; i < range.end; i++)
         if (cuda_lane_pending(&lanes[i]) < cuda_lane_pending(&lanes[best]))
             best = i;
     return best;
 }
 
-/* The lane of a track that has one; CUDA_LANES for the main track. */
-static uint32_t lane_of_track(uint32_t track)
-{
-    return track == GEMMD_TRACK_MAIN ? CUDA_LANES : CUDA_MAIN_LANES + track - GEMMD_TRACK_IN;
-}
-
 /* The lane for a command, and a bit for each other lane that it has to wait for. */
 static uint32_t choose_lane(struct cuda_execute *execute,
-                            uint32_t track,
+                            const struct gemmd_command *command,
                             const struct accesses *accesses,
                             uint32_t *ret_others)
 {
-    uint32_t lanes = 0, mine = lane_of_track(track);
+    struct lane_range range = lanes_for(execute, command);
+    uint32_t lanes = 0, mine = CUDA_LANES;
 
     look(execute);
     for (uint64_t i = execute->reaped; i < execute->submitted; i++) {
@@ -240,12 +264,12 @@ static uint32_t choose_lane(struct cuda_execute *execute,
         if (!entry->is_reaped && !has_ended(execute, entry) &&
             accesses_conflict(&entry->accesses, accesses)) {
             lanes |= 1u << entry->lane;
-            if (track == GEMMD_TRACK_MAIN && entry->lane < CUDA_MAIN_LANES)
+            if (entry->lane >= range.first && entry->lane < range.end)
                 mine = entry->lane; /* the latest */
         }
     }
     if (mine == CUDA_LANES)
-        mine = least_busy(execute);
+        mine = least_busy(execute, range);
     *ret_others = lanes & ~(1u << mine);
     return mine;
 }
@@ -292,7 +316,7 @@ int cuda_execute_submit(struct cuda_execute *execute, const struct gemmd_command
     *entry = (struct cuda_execute_entry){
         .job = command->job, .started_ns = now_ns(), .status = STATUS_OK};
     accesses_of(command, &entry->accesses);
-    entry->lane = choose_lane(execute, command->track, &entry->accesses, &others);
+    entry->lane = choose_lane(execute, command, &entry->accesses, &others);
 
     /* A command that is not where it belongs in the order must not run at all. */
     int r = wait_for_others(execute, entry->lane, others, &fault);

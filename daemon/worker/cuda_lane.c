@@ -1,8 +1,15 @@
 #include "cuda_lane.h"
 
-static int lane_init(struct cuda_lane *lane, const struct driver *driver, struct fault *ret_fault)
+#define PRIORITY_QUICK -1 /* lower numbers first */
+#define PRIORITY_LARGE 0
+
+static int lane_init(struct cuda_lane *lane,
+                     const struct driver *driver,
+                     int priority,
+                     struct fault *ret_fault)
 {
-    int r = cu_try(driver, ret_fault, StreamCreate, &lane->stream, CU_STREAM_NON_BLOCKING);
+    int r = cu_try(driver, ret_fault, StreamCreateWithPriority, &lane->stream,
+                   CU_STREAM_NON_BLOCKING, priority);
 
     if (!r)
         r = cu_try(driver, ret_fault, EventCreate, &lane->event, CU_EVENT_DISABLE_TIMING);
@@ -26,7 +33,8 @@ int cuda_lanes_init(struct cuda_lanes *lanes, const struct driver *driver, struc
         lanes->words[i] = 0;
         lanes->lane[i].done = &lanes->words[i];
         lanes->lane[i].done_device = words_device + i * sizeof(uint32_t);
-        r = lane_init(&lanes->lane[i], driver, ret_fault);
+        r = lane_init(&lanes->lane[i], driver,
+                      i < CUDA_QUICK_LANES ? PRIORITY_QUICK : PRIORITY_LARGE, ret_fault);
     }
     return r;
 }

@@ -13,8 +13,10 @@
 #include "../core/status.h"
 #include "driver.h"
 
-/* Of these two keep the device full; more let small products run side by side. */
-#define CUDA_MAIN_LANES 4
+/* Quick commands run side by side, and with priority: their CTAs are the next to start when others
+ * end, before those of a large command that waits. Two lanes of large ones keep the device full. */
+#define CUDA_QUICK_LANES 4
+#define CUDA_MAIN_LANES  (CUDA_QUICK_LANES + 2)
 
 /* One more for each of the other tracks (kernels_src/abi/ring.h). */
 #define CUDA_LANES (CUDA_MAIN_LANES + GEMMD_TRACK_COUNT - 1)

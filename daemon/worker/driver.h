@@ -37,6 +37,7 @@
     X(DevicePrimaryCtxRetain)                                                                      \
     X(CtxSetCurrent)                                                                               \
     X(StreamCreate)                                                                                \
+    X(StreamCreateWithPriority)                                                                    \
     X(StreamDestroy)                                                                               \
     X(StreamQuery)                                                                                 \
     X(StreamSynchronize)                                                                           \

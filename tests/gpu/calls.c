@@ -47,6 +47,8 @@ static CUresult streams(struct spin *s)
 {
     CUstream stream;
     CUresult r = CU(s)->StreamCreate(&stream, CU_STREAM_NON_BLOCKING);
+    r = r ? r : CU(s)->StreamDestroy(stream);
+    r = r ? r : CU(s)->StreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, -1);
     return r ? r : CU(s)->StreamDestroy(stream);
 }
 
@@ -320,7 +322,7 @@ const struct call calls[] = {
      WORKS, queries},
     {"cuInit cuDevicePrimaryCtxRetain cuCtxSetCurrent", WORKS, context},
     {"cuDeviceGetDefaultMemPool cuMemPoolSetAttribute", WORKS, pool},
-    {"cuStreamCreate cuStreamDestroy", WORKS, streams},
+    {"cuStreamCreate cuStreamCreateWithPriority cuStreamDestroy", WORKS, streams},
     {"cuStreamQuery", WORKS, query_stream},
     {"cuStreamQuery (default stream)", WORKS, query_default_stream},
     {"cuStreamWriteValue32 cuStreamSynchronize", WORKS, write_value},

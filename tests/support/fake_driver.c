@@ -66,6 +66,11 @@ unsigned fake_driver_last_stream(void)
     return fake.last_stream;
 }
 
+int fake_driver_priority(unsigned stream)
+{
+    return fake.streams[stream].priority;
+}
+
 unsigned fake_driver_awaited(unsigned stream)
 {
     return fake.streams[stream].awaited;
@@ -284,6 +289,15 @@ CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags)
 {
     (void)Flags;
     ENTER(StreamCreate);
+    *phStream = (CUstream)&fake.streams[fake.live.streams++ % FAKE_DRIVER_STREAMS];
+    return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+{
+    (void)flags;
+    ENTER(StreamCreateWithPriority);
+    fake.streams[fake.live.streams % FAKE_DRIVER_STREAMS].priority = priority;
     *phStream = (CUstream)&fake.streams[fake.live.streams++ % FAKE_DRIVER_STREAMS];
     return CUDA_SUCCESS;
 }

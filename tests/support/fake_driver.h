@@ -50,7 +50,8 @@ FAKE_API void fake_driver_break(CUresult result);
  * numbered in the order of their making. */
 FAKE_API void fake_driver_hold(bool hold);
 FAKE_API void fake_driver_release(unsigned stream);
-FAKE_API unsigned fake_driver_last_stream(void);        /* that wrote a value, or would have */
+FAKE_API unsigned fake_driver_last_stream(void); /* that wrote a value, or would have */
+FAKE_API int fake_driver_priority(unsigned stream);
 FAKE_API unsigned fake_driver_awaited(unsigned stream); /* bit per stream it ever waited for */
 FAKE_API unsigned fake_driver_calls(const char *name);
 FAKE_API struct fake_driver_live fake_driver_live(void);

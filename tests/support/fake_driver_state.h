@@ -15,6 +15,7 @@ enum { DRIVER_CALLS(FAKE_CALL_NUMBER) DRIVER_PARKED_CALLS(FAKE_CALL_NUMBER) CALL
 struct fake_stream {
     cuuint32_t *word; /* of the last write that is held */
     cuuint32_t value;
+    int priority;
     unsigned awaited; /* bit per stream whose events this one waited for */
 };
 

@@ -124,7 +124,7 @@ Test(backend_cuda, gives_everything_back_when_opening_fails_at_any_call)
                                         "cuMemGetAllocationGranularity",
                                         "cuDeviceGetDefaultMemPool",
                                         "cuMemPoolSetAttribute",
-                                        "cuStreamCreate",
+                                        "cuStreamCreateWithPriority",
                                         "cuMemHostAlloc",
                                         "cuMemHostGetDevicePointer"};
     static const struct fake_driver_live none;

@@ -71,9 +71,44 @@ Test(cuda_lane, commands_that_touch_different_memory_get_lanes_of_their_own)
 {
     unsigned seen = 0;
 
-    for (unsigned i = 0; i < CUDA_MAIN_LANES; i++)
+    for (unsigned i = 0; i < CUDA_QUICK_LANES; i++)
         seen |= 1u << submit(i + 1, 2 * i, 2 * i + 1);
-    cr_expect_eq(seen, (1u << CUDA_MAIN_LANES) - 1);
+    cr_expect_eq(seen, (1u << CUDA_QUICK_LANES) - 1);
+    close_clean();
+}
+
+/* A cube of this size, on memory of its own; no kernel is loaded, so it fails once it has a lane.
+ */
+static unsigned submit_product(uint64_t job, int64_t size)
+{
+    struct gemmd_command command = {
+        .kind = GEMMD_COMMAND_GEMM,
+        .track = GEMMD_TRACK_MAIN,
+        .job = job,
+        .body.gemm = {.m = size,
+                      .n = size,
+                      .k = size,
+                      .batch = 1,
+                      .ldd = size,
+                      .d = job << 40,
+                      .alpha = 1,
+                      .input = DTYPE_FP32,
+                      .output = DTYPE_FP32},
+    };
+
+    cr_assert_eq(gpu->operations->submit(gpu, &command), 0);
+    return fake_driver_last_stream();
+}
+
+Test(cuda_lane, a_small_product_may_go_first_where_a_large_one_waits)
+{
+    unsigned first = submit_product(1, 4096), second = submit_product(2, 4096),
+             third = submit_product(3, 4096), small = submit_product(4, 256);
+
+    cr_expect_neq(first, second);
+    cr_expect(third == first || third == second);
+    cr_expect(small != first && small != second);
+    cr_expect_lt(fake_driver_priority(small), fake_driver_priority(first));
     close_clean();
 }
 
