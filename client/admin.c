@@ -60,6 +60,18 @@ gemmd_status gemmd_explain_json(gemmd *connection, const gemmd_product *product,
     return status == GEMMD_OK ? ask(connection, &request, ret_json) : status;
 }
 
+gemmd_status
+gemmd_tune_json(gemmd *connection, const gemmd_product *product, uint32_t keep, char **ret_json)
+{
+    struct request request = {.method = METHOD_TUNE};
+    gemmd_status status = connection_check(connection);
+
+    if (status == GEMMD_OK)
+        status = product_translate(connection, product, &request.body.gemm);
+    request.body.gemm.keep = keep;
+    return status == GEMMD_OK ? ask(connection, &request, ret_json) : status;
+}
+
 /* The number beside `name` in a flat JSON map that this project's encoder wrote. */
 static bool json_number(const char *json, const char *name, double *ret_value)
 {

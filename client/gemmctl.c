@@ -58,6 +58,20 @@ static const struct command commands[] = {
         "      --json           the daemon's answer as it is\n",
     },
     {
+        "tune",
+        ctl_tune,
+        "time the best few configurations of shapes, keep the fastest",
+        "MxNxK... [OPTION...]",
+        "  Root and the daemon's own user only: what is tuned is what everybody gets.\n"
+        "\n"
+        "      --keep COUNT     configurations that are timed, 1 to 32; default 4\n"
+        "      --dtype TYPE     default bf16\n"
+        "      --out-dtype TYPE default the input's, int32 for int8\n"
+        "      --layout LAYOUT  nn, nt, tn or tt: A's letter, then B's; default nn\n"
+        "      --batch COUNT    default 1\n"
+        "      --json           the daemon's answers as they are, one a line\n",
+    },
+    {
         "selftest",
         ctl_selftest,
         "hold every type, layout and kind of shape against fp64",

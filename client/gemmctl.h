@@ -45,6 +45,7 @@ int ctl_stats(struct gemmctl *ctl, int argc, char **argv);
 int ctl_cache(struct gemmctl *ctl, int argc, char **argv);
 int ctl_selftest(struct gemmctl *ctl, int argc, char **argv);
 int ctl_explain(struct gemmctl *ctl, int argc, char **argv);
+int ctl_tune(struct gemmctl *ctl, int argc, char **argv);
 int ctl_compile(struct gemmctl *ctl, int argc, char **argv);
 
 /* --- options (gemmctl_options.c) ------------------------------------------------------------- */

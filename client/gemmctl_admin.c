@@ -1,6 +1,7 @@
 /*
- * gemmctl status, stats, explain: questions whose answers are printed as they come.
+ * gemmctl status, stats, explain, tune: questions whose answers are printed as they come.
  */
+#include "../proto/request.h"
 #include "gemmctl.h"
 
 #include <string.h>
@@ -11,6 +12,7 @@ enum {
     OPTION_OUT_DTYPE,
     OPTION_LAYOUT,
     OPTION_BATCH,
+    OPTION_KEEP,
 };
 
 /* Takes the answer. */
@@ -62,12 +64,23 @@ int ctl_stats(struct gemmctl *ctl, int argc, char **argv)
     return ask(ctl, argc, argv, gemmd_stats_json);
 }
 
-struct explain_arguments {
+/* Of explain and tune. */
+struct shape_arguments {
     struct problem problem;
+    int64_t keep; /* 0: not given */
     bool as_json;
 };
 
-static int take_explain_option(const struct gemmctl *ctl, int option, struct explain_arguments *ret)
+static int take_keep(const struct gemmctl *ctl, int64_t *ret_keep)
+{
+    int status = ctl_parse_count(ctl, "--keep", optarg, ret_keep);
+
+    if (status == CTL_OK && (*ret_keep < 1 || *ret_keep > REQUEST_KEEP_MAX))
+        return ctl_usage(ctl, "--keep is '%s'; allowed are 1 to %d", optarg, REQUEST_KEEP_MAX);
+    return status;
+}
+
+static int take_shape_option(const struct gemmctl *ctl, int option, struct shape_arguments *ret)
 {
     struct problem *problem = &ret->problem;
 
@@ -80,6 +93,8 @@ static int take_explain_option(const struct gemmctl *ctl, int option, struct exp
         return ctl_parse_layout(ctl, optarg, &problem->trans_a, &problem->trans_b);
     case OPTION_BATCH:
         return ctl_parse_count(ctl, "--batch", optarg, &problem->batch);
+    case OPTION_KEEP:
+        return take_keep(ctl, &ret->keep);
     default:
         ret->as_json = true;
         return CTL_OK;
@@ -106,29 +121,103 @@ take_explain_sizes(const struct gemmctl *ctl, int argc, char **argv, struct prob
     return ctl_no_more(ctl, argc, argv);
 }
 
-static int explain_problem(struct gemmctl *ctl, struct explain_arguments *arguments)
+static struct shape_arguments no_shape(void)
 {
-    struct problem *problem = &arguments->problem;
-    gemmd_product product;
+    struct shape_arguments arguments = {.problem = {.input = DTYPE_BF16, .batch = 1, .alpha = 1}};
+
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        arguments.problem.operand[i] = (struct problem_operand){PROBLEM_DEFAULT, PROBLEM_DEFAULT};
+    return arguments;
+}
+
+static int complete(const struct gemmctl *ctl, struct problem *problem)
+{
     struct fault fault;
-    char *json;
-    int status;
 
     if (problem->output == DTYPE_NONE)
         problem->output = dtype_default_output(problem->input);
     problem_fill_defaults(problem);
-    if (problem_check(problem, false, &fault) != STATUS_OK)
-        return ctl_usage(ctl, "%s", fault.message);
-    status = ctl_connect(ctl);
+    return problem_check(problem, false, &fault) == STATUS_OK ? CTL_OK
+                                                              : ctl_usage(ctl, "%s", fault.message);
+}
+
+static int explain_problem(struct gemmctl *ctl, struct shape_arguments *arguments)
+{
+    gemmd_product product;
+    char *json;
+    int status = complete(ctl, &arguments->problem);
+
+    if (status == CTL_OK)
+        status = ctl_connect(ctl);
     if (status != CTL_OK)
         return status;
-    ctl_product(problem, &product);
+    ctl_product(&arguments->problem, &product);
     if (gemmd_explain_json(ctl->connection, &product, &json) != GEMMD_OK)
         return ctl_daemon_error(ctl);
     return print_answer(ctl, json, arguments->as_json);
 }
 
+static const struct option shape_options[] = {
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"dtype", required_argument, NULL, OPTION_DTYPE},
+    {"out-dtype", required_argument, NULL, OPTION_OUT_DTYPE},
+    {"layout", required_argument, NULL, OPTION_LAYOUT},
+    {"batch", required_argument, NULL, OPTION_BATCH},
+    CTL_COMMON_OPTIONS,
+};
+
 int ctl_explain(struct gemmctl *ctl, int argc, char **argv)
+{
+    struct shape_arguments arguments = no_shape();
+    int option, status;
+
+    while ((option = ctl_option(ctl, argc, argv, shape_options)) != CTL_OPTION_END) {
+        if (option == CTL_OPTION_WRONG || take_shape_option(ctl, option, &arguments) != CTL_OK)
+            return CTL_USAGE;
+    }
+    status = take_explain_sizes(ctl, argc, argv, &arguments.problem);
+    return status == CTL_OK ? explain_problem(ctl, &arguments) : status;
+}
+
+/* --- tune ------------------------------------------------------------------------------------ */
+
+static int parse_shape(const struct gemmctl *ctl,
+                       const char *text,
+                       const struct problem *kind,
+                       struct problem *ret)
+{
+    long long m, n, k;
+    char rest;
+
+    if (sscanf(text, "%lldx%lldx%lld%c", &m, &n, &k, &rest) != 3 || m < 1 || n < 1 || k < 1)
+        return ctl_usage(ctl, "'%s' is no shape; MxNxK is wanted, such as 128x4096x7168", text);
+    *ret = *kind;
+    ret->m = m;
+    ret->n = n;
+    ret->k = k;
+    return complete(ctl, ret);
+}
+
+static int tune_problem(struct gemmctl *ctl,
+                        const struct problem *problem,
+                        const struct shape_arguments *arguments)
+{
+    gemmd_product product;
+    char *json;
+    int status;
+
+    ctl_product(problem, &product);
+    if (gemmd_tune_json(ctl->connection, &product, (uint32_t)arguments->keep, &json) != GEMMD_OK)
+        return ctl_daemon_error(ctl);
+    if (!arguments->as_json)
+        (void)printf("%lldx%lldx%lld\n", (long long)problem->m, (long long)problem->n,
+                     (long long)problem->k);
+    status = print_answer(ctl, json, arguments->as_json);
+    (void)fflush(stdout); /* the next one takes its time */
+    return status;
+}
+
+int ctl_tune(struct gemmctl *ctl, int argc, char **argv)
 {
     static const struct option options[] = {
         {"json", no_argument, NULL, OPTION_JSON},
@@ -136,19 +225,27 @@ int ctl_explain(struct gemmctl *ctl, int argc, char **argv)
         {"out-dtype", required_argument, NULL, OPTION_OUT_DTYPE},
         {"layout", required_argument, NULL, OPTION_LAYOUT},
         {"batch", required_argument, NULL, OPTION_BATCH},
+        {"keep", required_argument, NULL, OPTION_KEEP},
         CTL_COMMON_OPTIONS,
     };
-    struct explain_arguments arguments = {
-        .problem = {.input = DTYPE_BF16, .batch = 1, .alpha = 1},
-    };
-    int option, status;
+    struct shape_arguments arguments = no_shape();
+    struct problem problem;
+    int option, status = CTL_OK;
 
-    for (int i = 0; i < OPERAND_COUNT; i++)
-        arguments.problem.operand[i] = (struct problem_operand){PROBLEM_DEFAULT, PROBLEM_DEFAULT};
     while ((option = ctl_option(ctl, argc, argv, options)) != CTL_OPTION_END) {
-        if (option == CTL_OPTION_WRONG || take_explain_option(ctl, option, &arguments) != CTL_OK)
+        if (option == CTL_OPTION_WRONG || take_shape_option(ctl, option, &arguments) != CTL_OK)
             return CTL_USAGE;
     }
-    status = take_explain_sizes(ctl, argc, argv, &arguments.problem);
-    return status == CTL_OK ? explain_problem(ctl, &arguments) : status;
+    if (optind == argc)
+        return ctl_usage(ctl, "there is no shape; MxNxK is wanted, such as 128x4096x7168");
+    for (int i = optind; i < argc && status == CTL_OK; i++)
+        status = parse_shape(ctl, argv[i], &arguments.problem, &problem);
+    if (status == CTL_OK)
+        status = ctl_connect(ctl);
+    for (int i = optind; i < argc && status == CTL_OK; i++) {
+        status = parse_shape(ctl, argv[i], &arguments.problem, &problem);
+        if (status == CTL_OK)
+            status = tune_problem(ctl, &problem, &arguments);
+    }
+    return status;
 }

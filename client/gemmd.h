@@ -290,6 +290,13 @@ GEMMD_API gemmd_status gemmd_stats_json(gemmd *connection, char **ret_json);
 GEMMD_API gemmd_status gemmd_explain_json(gemmd *connection,
                                           const gemmd_product *product,
                                           char **ret_json);
+/* Times the plan's best `keep` configurations for such a product on the device (0: as many as the
+ * daemon thinks right) and keeps the fastest for shapes like it. Takes from milliseconds to
+ * seconds; for root and the daemon's own uid. */
+GEMMD_API gemmd_status gemmd_tune_json(gemmd *connection,
+                                       const gemmd_product *product,
+                                       uint32_t keep,
+                                       char **ret_json);
 GEMMD_API gemmd_status gemmd_cache_list_json(gemmd *connection, bool verify, char **ret_json);
 GEMMD_API gemmd_status gemmd_cache_prewarm(gemmd *connection,
                                            const char *configuration,

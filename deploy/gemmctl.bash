@@ -24,12 +24,12 @@ _gemmctl() {
     --layout) mapfile -t COMPREPLY < <(compgen -W 'nn nt tn tt' -- "$current") && return ;;
     --arch) mapfile -t COMPREPLY < <(compgen -W "$archs" -- "$current") && return ;;
     --memory) mapfile -t COMPREPLY < <(compgen -W 'host device' -- "$current") && return ;;
-    --alpha | --beta | --batch | --deadline | --priority | --max | --jobs) return ;;
+    --alpha | --beta | --batch | --keep | --deadline | --priority | --max | --jobs) return ;;
     esac
 
     local words=
     case $command in
-    '') words="gemm status stats explain selftest cache compile --version $common" ;;
+    '') words="gemm status stats explain tune selftest cache compile --version $common" ;;
     gemm)
         words="--output --c --alpha --beta --trans-a --trans-b --dtype --out-dtype --deadline"
         words="$words --priority --verify $common"
@@ -37,6 +37,7 @@ _gemmctl() {
         ;;
     status | stats) words="--json $common" ;;
     explain) words="--dtype --out-dtype --layout --batch --json $common" ;;
+    tune) words="--keep --dtype --out-dtype --layout --batch --json $common" ;;
     selftest) words="--quick --json --memory $common" ;;
     cache) words="list verify prewarm prune --arch --max --json $common" ;;
     compile) words="--arch --all --list --kernels --output --jobs $common" ;;

@@ -154,6 +154,16 @@ static void decode_explain(struct fields *fields, struct request *request)
         decode_operand(fields, role, gemm);
 }
 
+static void decode_tune(struct fields *fields, struct request *request)
+{
+    uint64_t keep = REQUEST_KEEP_DEFAULT;
+
+    decode_explain(fields, request);
+    fields_unsigned(fields, "keep", FIELD_OPTIONAL, (struct field_range){1, REQUEST_KEEP_MAX},
+                    &keep);
+    request->body.gemm.keep = (uint32_t)keep;
+}
+
 static void decode_gemm(struct fields *fields, struct request *request)
 {
     static const char *const allowed[OPERAND_D] = {
@@ -294,6 +304,7 @@ static const struct {
     [METHOD_STATUS] = {"status", decode_nothing},
     [METHOD_STATS] = {"stats", decode_nothing},
     [METHOD_EXPLAIN] = {"explain", decode_explain},
+    [METHOD_TUNE] = {"tune", decode_tune},
     [METHOD_CACHE_LIST] = {"cache.list", decode_nothing},
     [METHOD_CACHE_VERIFY] = {"cache.verify", decode_nothing},
     [METHOD_CACHE_PREWARM] = {"cache.prewarm", decode_prewarm},

@@ -31,6 +31,7 @@ enum method {
     METHOD_STATUS,          /* "status" */
     METHOD_STATS,           /* "stats" */
     METHOD_EXPLAIN,         /* "explain": plan of a gemm that is not run */
+    METHOD_TUNE,            /* "tune": times the plan's best few for a gemm that is not run */
     METHOD_CACHE_LIST,      /* "cache.list" */
     METHOD_CACHE_VERIFY,    /* "cache.verify" */
     METHOD_CACHE_PREWARM,   /* "cache.prewarm": compile one configuration by text */
@@ -62,10 +63,13 @@ struct request_gemm {
     struct request_operand operand[OPERAND_COUNT];
     uint64_t deadline_us; /* from receipt; later it is not started. 0: any time */
     int priority;         /* among the products of the peer's uid */
+    uint32_t keep;        /* tune: candidates that are timed */
 };
 
 #define REQUEST_DEADLINE_MAX (UINT64_C(1) << 53) /* us: 285 years, and still countable in ns */
-#define REQUEST_PRIORITY_MAX 1                   /* and -1: what a uid says of its own work */
+#define REQUEST_KEEP_DEFAULT 4                   /* the model is seldom wrong by more places */
+#define REQUEST_KEEP_MAX     32
+#define REQUEST_PRIORITY_MAX 1 /* and -1: what a uid says of its own work */
 
 /* Products of one message: what a message costs is then 3 % of what they cost, and with all their
  * fields they stay far under SCAN_VALUES_MAX. */

@@ -151,6 +151,11 @@ static void encode_body(struct pack *pack, const struct request *request)
     case METHOD_EXPLAIN:
         encode_gemm(pack, &request->body.gemm);
         return;
+    case METHOD_TUNE:
+        encode_gemm(pack, &request->body.gemm);
+        if (request->body.gemm.keep != 0)
+            pack_unsigned(pack, "keep", request->body.gemm.keep);
+        return;
     case METHOD_GEMM_MANY:
         encode_many(pack, &request->body.many);
         return;

@@ -16,6 +16,7 @@ static int encode_product(const struct job *job,
     struct reply_gemm reply = {
         .queued_ns = completion->started_ns - MIN(job->received_ns, completion->started_ns),
         .device_ns = completion->finished_ns - MIN(completion->started_ns, completion->finished_ns),
+        .epoch = job->epoch,
         .compile_seconds = job->awaits_kernel && job->kernel ? job->kernel->compile_seconds : 0,
     };
 
@@ -81,6 +82,8 @@ void answer_job(struct queue *queue,
     struct session *session = job->session;
 
     count(queue->stats, job, fault, completion);
+    if (job->ended)
+        job->ended(job, fault);
     if (session)
         socket_unexpect(&session->socket, job->reply_bytes);
     if (job->made) {

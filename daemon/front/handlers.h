@@ -9,12 +9,14 @@
 struct job;
 struct plan;
 struct queue;
+struct tuner_run;
 struct gemmd_completion;
 
 /* product.c */
 int product_request(struct session *session, const struct request *request, struct fault *fault);
 int product_many(struct session *session, const struct request *request, struct fault *fault);
 int product_explain(struct session *session, const struct request *request, struct fault *fault);
+int product_tune(struct session *session, const struct request *request, struct fault *fault);
 
 /* cancel.c: what ends a job before it ran. */
 int cancel_request(struct session *session, const struct request *request, struct fault *fault);
@@ -50,6 +52,11 @@ int report_explain(struct session *session,
                    uint32_t id,
                    const struct problem *problem,
                    const struct plan *plan);
+/* The answer to "tune". `seconds` of the run's candidates; INFINITY: it could not be timed. */
+int report_tuned(struct session *session,
+                 const struct tuner_run *run,
+                 const double *seconds,
+                 size_t winner);
 
 /* report_cache.c */
 int cache_request(struct session *session, const struct request *request, struct fault *fault);

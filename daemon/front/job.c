@@ -183,6 +183,9 @@ static void product_command(const struct job *job, struct gemmd_job *ret_gemm)
         .stride_d = layout(job, OPERAND_D)->stride,
         .alpha = p->alpha,
         .beta = p->beta,
+        .repeats = job->repeats,
+        .repeat_sets = job->repeat_sets,
+        .repeat_step = job->repeat_step,
         .input = p->input,
         .output = p->output,
         .flags = host_flags(job) | (p->trans_a ? GEMMD_JOB_TRANS_A : 0u) |

@@ -75,6 +75,13 @@ struct job {
     uint64_t started_ns;
     double measured_seconds; /* of the slices that are done */
 
+    /* Of a job of the tuner's. */
+    uint32_t repeats, repeat_sets; /* as in struct gemmd_job */
+    uint64_t repeat_step;
+    void (*ended)(struct job *job, const struct fault *fault); /* instead of an answer */
+    void *context;                                             /* of that */
+
+    uint32_t epoch; /* that its configuration follows from */
     uint64_t received_ns;
     uint64_t deadline_ns; /* when it must have started; 0: any time */
     size_t reply_bytes;   /* of D, when it comes back inline: socket_expect() */

@@ -69,6 +69,23 @@ static const char *take_kernels(struct options *options, const char *text)
     return text[0] == '\0' ? "a directory of kernel files" : NULL;
 }
 
+static const char *take_state(struct options *options, const char *text)
+{
+    options->state = text;
+    return text[0] == '\0' ? "a directory" : NULL;
+}
+
+static const char *take_tune(struct options *options, const char *text)
+{
+    if (strcmp(text, "off") == 0)
+        options->tune = TUNER_OFF;
+    else if (strcmp(text, "idle") == 0)
+        options->tune = TUNER_IDLE;
+    else
+        return "off or idle";
+    return NULL;
+}
+
 static const char *take_mode(struct options *options, const char *text)
 {
     uint64_t mode;
@@ -175,6 +192,8 @@ static const struct option_entry entries[] = {
     {"cache-size", "GEMMD_CACHE_SIZE", "BYTES", "its bound; 512M", take_cache_size, true},
     {"kernels", "GEMMD_KERNELS_DIR", "DIR", "kernel files instead of the embedded", take_kernels,
      true},
+    {"state", "GEMMD_STATE", "DIR", "directory of the tuning database", take_state, true},
+    {"tune", "GEMMD_TUNE", "WHEN", "by itself: off, or idle; off", take_tune, true},
     {"mode", "GEMMD_MODE", "OCTAL", "permission bits of the socket; 0600", take_mode, true},
     {"log-level", "GEMMD_LOG_LEVEL", "LEVEL", "error, warning, info or debug; info", take_log_level,
      true},

@@ -12,10 +12,11 @@
 #include "../core/std.h"
 #include "quota_rules.h"
 #include "settings_file.h"
+#include "tuner_mode.h"
 #include <sys/types.h>
 
 #define OPTIONS_CONFIG_DEFAULT "/etc/gemmd/gemmd.conf"
-#define OPTIONS_MAX            16 /* rows of the table */
+#define OPTIONS_MAX            20 /* rows of the table */
 
 struct option_weight {
     uid_t uid;
@@ -29,7 +30,9 @@ struct options {
     const char *cache;  /* NULL: by the rules of jit/cache.h */
     uint64_t cache_bytes;
     const char *kernels; /* NULL: the embedded files */
-    mode_t mode;         /* of the socket */
+    const char *state;   /* NULL: by the rules of jit/cache_disk.h */
+    enum tuner_mode tune;
+    mode_t mode; /* of the socket */
     enum log_level log_level;
     double compile_seconds;
     uint64_t compile_bytes;

@@ -1,5 +1,6 @@
 #include "plans.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* What no configuration's copies look at: they want rows to start on 16 bytes, TMA's tiles on 128.
@@ -45,6 +46,49 @@ static size_t slot_of(const struct plans_question *question)
     return hash % PLANS_ENTRIES;
 }
 
+#define ROW_ALIGNMENT 16 /* bytes, what plan.c tells configurations apart by */
+
+/* The tuned configuration among those that can compute the problem; those that are not any more
+ * (another version's list, a problem too large for them) are passed over. */
+static void
+take_tuned(const struct plan_ranking *ranking, const struct tuning_entry *tuned, struct plan *plan)
+{
+    for (size_t i = 0; i < ranking->count; i++) {
+        if (!config_equal(&ranking->plan[i].config, &tuned->config))
+            continue;
+        *plan = ranking->plan[i];
+        plan->measured_seconds = tuned->seconds;
+        plan->first_seconds = tuned->first_seconds;
+        (void)snprintf(plan->reason, sizeof(plan->reason),
+                       "It was the fastest when shapes like this were timed on this device: "
+                       "%.4g us, where the model's own choice took %.4g.",
+                       tuned->seconds * 1e6, tuned->first_seconds * 1e6);
+        return;
+    }
+}
+
+static enum status choose(const struct plans *plans,
+                          const struct problem *problem,
+                          const uint64_t offset[OPERAND_COUNT],
+                          const struct plan_device *device,
+                          struct plan *ret_plan,
+                          struct fault *ret_fault)
+{
+    enum status status = plan_choose(problem, offset, device, ret_plan, ret_fault);
+    const struct tuning_entry *tuned;
+    struct tuning_class class;
+    struct plan_ranking ranking;
+
+    if (status != STATUS_OK || !plans->tuning || device->is_cpu)
+        return status;
+    class = tuning_classify(problem, plan_rows_are_aligned(problem, offset, ROW_ALIGNMENT));
+    tuned = tuning_find(plans->tuning, &class);
+    if (tuned && plan_rank(problem, offset, device, &ranking, ret_fault) == STATUS_OK)
+        take_tuned(&ranking, tuned, ret_plan);
+    ret_plan->epoch = plans->tuning->epoch;
+    return STATUS_OK;
+}
+
 enum status plans_choose(struct plans *plans,
                          const struct problem *problem,
                          const uint64_t offset[OPERAND_COUNT],
@@ -59,7 +103,7 @@ enum status plans_choose(struct plans *plans,
     if (!entry->is_used || memcmp(&entry->question, &question, sizeof(question)) != 0) {
         struct plan plan;
 
-        status = plan_choose(problem, offset, device, &plan, ret_fault);
+        status = choose(plans, problem, offset, device, &plan, ret_fault);
         if (status != STATUS_OK)
             return status;
         *entry = (struct plans_entry){.is_used = true, .question = question, .plan = plan};

@@ -329,6 +329,8 @@ static int start(struct draft *draft, const struct plan *plan)
         return error_trace(r);
     job->problem = draft->problem;
     job->config = plan->config;
+    job->epoch = plan->epoch;
+    tuner_note_use(&server->tuner, &draft->problem, plan);
     weigh(draft, plan->predicted_seconds);
     /* BLAS takes no part of a product. */
     if (plan->config.family != CONFIG_CPU) {
@@ -449,4 +451,20 @@ int product_explain(struct session *session, const struct request *request, stru
     if (choose(&draft, &plan, fault) != STATUS_OK)
         return SESSION_E_FAULT;
     return report_explain(session, request->id, &draft.problem, &plan);
+}
+
+int product_tune(struct session *session, const struct request *request, struct fault *fault)
+{
+    struct draft draft = {.session = session, .request = &request->body.gemm};
+
+    if (read_problem(draft.request, &draft.problem, fault) != STATUS_OK)
+        return SESSION_E_FAULT;
+    drop_unread(&draft.problem);
+    if (problem_is_empty(&draft.problem) || draft.problem.k == 0) {
+        (void)fault_set(fault, STATUS_INVALID_ARGUMENT, "m",
+                        "there is nothing to tune: no product is computed when m, n, k, batch or "
+                        "alpha is 0");
+        return SESSION_E_FAULT;
+    }
+    return tuner_order(session, request->id, &draft.problem, draft.request->keep, fault);
 }

@@ -6,6 +6,7 @@
 #include "../core/error.h"
 #include "server.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -73,6 +74,21 @@ static void put_cache(struct reply_map *map, struct cache *cache)
     reply_map_close(map);
 }
 
+static void put_tuning(struct reply_map *map, const struct tuner *tuner)
+{
+    reply_map_open(map, "tuning");
+    reply_map_text(map, "mode", tuner->mode == TUNER_IDLE ? "idle" : "off");
+    reply_map_unsigned(map, "epoch", tuner->tuning.epoch);
+    reply_map_unsigned(map, "classes", tuner->tuning.count);
+    reply_map_bool(map, "memory_only", tuner->store.disk.fd < 0);
+    reply_map_text(map, "directory", tuner->store.disk.path);
+    reply_map_text(map, "reason", tuner->store.reason);
+    reply_map_bool(map, "running", tuner->run != NULL);
+    reply_map_unsigned(map, "runs", tuner->runs);
+    reply_map_unsigned(map, "failed", tuner->failed);
+    reply_map_close(map);
+}
+
 static void put_use(struct reply_map *map, const struct server *server)
 {
     reply_map_unsigned(map, "clients", server->session_count);
@@ -120,6 +136,7 @@ int report_status(struct session *session, const struct request *request, struct
     put_device(map, &server->worker);
     put_worker(map, &server->worker);
     put_cache(map, server->cache);
+    put_tuning(map, &server->tuner);
     put_use(map, server);
     put_charged(map, &server->quota);
     return error_trace(answer_map(session, request->id, map));
@@ -240,11 +257,16 @@ int report_explain(struct session *session,
     if (!is_empty)
         config_to_text(&plan->config, text);
     reply_map_text(map, "configuration", text);
-    reply_map_unsigned(map, "epoch", 0);
+    reply_map_unsigned(map, "epoch", plan->epoch);
     reply_map_text(map, "reason", plan->reason);
     reply_map_text(map, "device", session->server->worker.device.name);
     reply_map_real(map, "flop", is_empty ? 0 : problem_flop(problem));
     reply_map_real(map, "predicted_seconds", plan->predicted_seconds);
+    if (plan->measured_seconds > 0) {
+        reply_map_real(map, "measured_seconds", plan->measured_seconds);
+        reply_map_real(map, "first_choice_seconds", plan->first_seconds);
+    }
+    reply_map_bool(map, "tuned", plan->measured_seconds > 0);
     reply_map_real(map, "tensor_seconds", plan->tensor_seconds);
     reply_map_real(map, "l2_seconds", plan->l2_seconds);
     reply_map_real(map, "memory_seconds", plan->memory_seconds);
@@ -252,4 +274,48 @@ int report_explain(struct session *session,
     reply_map_real(map, "wave_efficiency", plan->wave_efficiency);
     reply_map_unsigned(map, "tiles", plan->tiles);
     return error_trace(answer_map(session, id, map));
+}
+
+/* --- tune ------------------------------------------------------------------------------------ */
+
+static void
+put_candidate(struct reply_map *map, const struct tuner_run *run, size_t i, double seconds)
+{
+    const struct plan *plan = &run->ranking.plan[i];
+    const struct fault *fault = &run->candidates[i].fault;
+    char text[CONFIG_TEXT_MAX];
+
+    config_to_text(&plan->config, text);
+    reply_map_open(map, NULL);
+    reply_map_text(map, "configuration", text);
+    reply_map_real(map, "predicted_seconds", plan->predicted_seconds);
+    reply_map_real(map, "measured_seconds", isfinite(seconds) ? seconds : 0);
+    reply_map_text(map, "failed", fault->status == STATUS_OK ? "" : fault->message);
+    reply_map_close(map);
+}
+
+int report_tuned(struct session *session,
+                 const struct tuner_run *run,
+                 const double *seconds,
+                 size_t winner)
+{
+    cleanup(reply_map_freep) struct reply_map *map = NULL;
+    const struct tuner *tuner = &session->server->tuner;
+    char text[CONFIG_TEXT_MAX];
+    int r = reply_map_new(&map);
+
+    if (r < 0)
+        return error_trace(r);
+    config_to_text(&run->ranking.plan[winner].config, text);
+    reply_map_text(map, "configuration", text);
+    reply_map_unsigned(map, "epoch", tuner->tuning.epoch);
+    reply_map_real(map, "seconds", seconds[winner]);
+    reply_map_real(map, "first_choice_seconds", isfinite(seconds[0]) ? seconds[0] : 0);
+    reply_map_unsigned(map, "launches", run->repeats);
+    reply_map_unsigned(map, "sets", run->sets);
+    reply_map_open_array(map, "candidates");
+    for (size_t i = 0; i < run->keep; i++)
+        put_candidate(map, run, i, seconds[i]);
+    reply_map_close(map);
+    return error_trace(answer_map(session, run->id, map));
 }

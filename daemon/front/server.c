@@ -40,6 +40,7 @@ static void note_device(struct server *server)
         .memory_bytes_per_second = device->memory_clock_khz * 2e3 * device->memory_bus_bits / 8,
     };
     plans_forget(&server->plans);
+    tuner_note_device(&server->tuner, device);
 }
 
 static void worker_started(struct worker_process *worker)
@@ -144,6 +145,7 @@ static void close_if_done(struct server *server)
     uv_close((uv_handle_t *)&server->reload, NULL);
     uv_close((uv_handle_t *)&server->drain, NULL);
     uv_close((uv_handle_t *)&server->deadline, NULL);
+    tuner_close(&server->tuner);
 }
 
 static void close_all(struct server *server)
@@ -357,6 +359,8 @@ int server_new(struct server **ret_server, const struct options *options)
     kernels_init(&server->kernels, &server->worker, server->compiler, kernels_changed);
     queue_init(&server->queue, &server->worker, &server->stats, answer_job);
     server->queue.job_seconds = options->job_seconds;
+    tuner_init(&server->tuner, &server->loop, options->tune, options->state);
+    server->plans.tuning = &server->tuner.tuning;
     init_handles(server);
     server->listener = LISTENER_NULL;
     *ret_server = server;
@@ -368,6 +372,7 @@ struct server *server_free(struct server *server)
 {
     if (!server)
         return NULL;
+    tuner_deinit(&server->tuner);
     buffers_end(&server->buffers);
     buffers_deinit(&server->buffers);
     staging_deinit(&server->staging);

@@ -22,6 +22,7 @@
 #include "session.h"
 #include "staging.h"
 #include "stats.h"
+#include "tuner.h"
 #include "worker_process.h"
 
 enum server_state {
@@ -53,6 +54,7 @@ struct server {
     uint32_t session_count;
     struct plan_device device; /* valid once worker.is_device_known */
     struct plans plans;        /* for it */
+    struct tuner tuner;        /* what it learned of it */
     uint64_t started_ns;
     uint64_t drain_ns, answered_ns; /* draining began; the last request was answered */
     uint64_t deadline_ns;           /* when `deadline` is due; 0: not armed */

@@ -126,6 +126,8 @@ static int handle(struct session *session, const struct request *request, int *f
         return cancel_request(session, request, f);
     case METHOD_EXPLAIN:
         return product_explain(session, request, f);
+    case METHOD_TUNE:
+        return product_tune(session, request, f);
     case METHOD_BUFFER_CREATE:
         return allocate_create(session, request, f);
     case METHOD_BUFFER_REGISTER:
@@ -308,6 +310,7 @@ static void socket_closed(struct socket *socket, const char *reason)
     server->stats.sent_bytes += socket->sent_bytes;
     allocate_forget(server, session);
     cache_forget(server, session);
+    tuner_forget(&server->tuner, session);
     queue_abandon(&server->queue, &session->stream);
     while (!list_is_empty(&session->parked))
         (void)parked_free(container_of(session->parked.next, struct parked, link));

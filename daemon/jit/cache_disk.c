@@ -24,19 +24,28 @@ static const char *absolute(const char *variable)
     return value && value[0] == '/' ? value : NULL;
 }
 
-static bool choose_path(const char *directory, char ret_path[CACHE_DISK_PATH_MAX])
+/* Where a kind of directory lies: what systemd says, what the XDG specification says. */
+struct place {
+    const char *service, *xdg, *home;
+};
+
+static const struct place cache_place = {"CACHE_DIRECTORY", "XDG_CACHE_HOME", ".cache"};
+static const struct place state_place = {"STATE_DIRECTORY", "XDG_STATE_HOME", ".local/state"};
+
+static bool
+choose_path(const char *directory, const struct place *place, char ret_path[CACHE_DISK_PATH_MAX])
 {
     const char *base;
     int n;
 
     if (directory)
         n = snprintf(ret_path, CACHE_DISK_PATH_MAX, "%s", directory);
-    else if ((base = absolute("CACHE_DIRECTORY")))
+    else if ((base = absolute(place->service)))
         n = snprintf(ret_path, CACHE_DISK_PATH_MAX, "%.*s", (int)strcspn(base, ":"), base);
-    else if ((base = absolute("XDG_CACHE_HOME")))
+    else if ((base = absolute(place->xdg)))
         n = snprintf(ret_path, CACHE_DISK_PATH_MAX, "%s/gemmd", base);
     else if ((base = absolute("HOME")))
-        n = snprintf(ret_path, CACHE_DISK_PATH_MAX, "%s/.cache/gemmd", base);
+        n = snprintf(ret_path, CACHE_DISK_PATH_MAX, "%s/%s/gemmd", base, place->home);
     else
         n = 0;
     return n > 0 && n < CACHE_DISK_PATH_MAX;
@@ -78,19 +87,22 @@ static bool is_safe(int fd, char reason[CACHE_DISK_REASON_MAX])
     return true;
 }
 
-bool cache_disk_open(struct cache_disk *disk,
-                     const char *directory,
-                     char ret_reason[CACHE_DISK_REASON_MAX])
+static bool open_place(struct cache_disk *disk,
+                       const char *directory,
+                       const struct place *place,
+                       char ret_reason[CACHE_DISK_REASON_MAX])
 {
     struct cache_disk new = CACHE_DISK_NULL;
     int r;
 
-    if (!choose_path(directory, new.path)) {
-        (void)snprintf(ret_reason, CACHE_DISK_REASON_MAX,
-                       directory ? "the path has over %d bytes"
-                                 : "no absolute path of at most %d bytes in CACHE_DIRECTORY, "
-                                   "XDG_CACHE_HOME or HOME",
-                       CACHE_DISK_PATH_MAX - 1);
+    if (!choose_path(directory, place, new.path)) {
+        if (directory)
+            (void)snprintf(ret_reason, CACHE_DISK_REASON_MAX, "the path has over %d bytes",
+                           CACHE_DISK_PATH_MAX - 1);
+        else
+            (void)snprintf(ret_reason, CACHE_DISK_REASON_MAX,
+                           "no absolute path of at most %d bytes in %s, %s or HOME",
+                           CACHE_DISK_PATH_MAX - 1, place->service, place->xdg);
         return false;
     }
     r = make_directories(new.path);
@@ -106,6 +118,20 @@ bool cache_disk_open(struct cache_disk *disk,
     }
     *disk = new;
     return true;
+}
+
+bool cache_disk_open(struct cache_disk *disk,
+                     const char *directory,
+                     char ret_reason[CACHE_DISK_REASON_MAX])
+{
+    return open_place(disk, directory, &cache_place, ret_reason);
+}
+
+bool cache_disk_open_state(struct cache_disk *disk,
+                           const char *directory,
+                           char ret_reason[CACHE_DISK_REASON_MAX])
+{
+    return open_place(disk, directory, &state_place, ret_reason);
 }
 
 void cache_disk_close(struct cache_disk *disk)

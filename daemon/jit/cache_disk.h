@@ -41,6 +41,11 @@ struct cache_file {
 bool cache_disk_open(struct cache_disk *disk,
                      const char *directory,
                      char ret_reason[CACHE_DISK_REASON_MAX]);
+/* The same for what must not be lost with a cache: $STATE_DIRECTORY, $XDG_STATE_HOME/gemmd,
+ * $HOME/.local/state/gemmd. Reading and writing whole files works there, too. */
+bool cache_disk_open_state(struct cache_disk *disk,
+                           const char *directory,
+                           char ret_reason[CACHE_DISK_REASON_MAX]);
 void cache_disk_close(struct cache_disk *disk);
 
 /* A whole file of at most `limit` bytes. ENOENT; EPERM when it is not a plain file of ours; EFBIG.

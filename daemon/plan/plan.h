@@ -33,6 +33,10 @@ struct plan {
     double wave_efficiency; /* 0 to 1 */
     uint64_t tiles;
     char reason[PLAN_REASON_MAX]; /* one sentence */
+    /* by the front, where there is a tuning database: what plan_choose() leaves 0 */
+    uint32_t epoch;          /* of the database that was asked */
+    double measured_seconds; /* of this configuration, when a tuner chose it; 0: the model did */
+    double first_seconds;    /* of the model's own choice, then */
 };
 
 /* Returns STATUS_OK or STATUS_UNSUPPORTED with the fault filled. The problem passed

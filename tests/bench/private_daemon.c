@@ -37,10 +37,11 @@ static bool find_binary(char path[PATH_MAX + 32])
 static void become_daemon(const struct private_daemon *daemon, int ready)
 {
     char number[16];
-    const char *argv[] = {"gemmd",        "--config", "/dev/null",   "--socket",
-                          daemon->socket, "--cache",  daemon->cache, "--device",
-                          daemon->device, "--mode",   "666",         "--ready-fd",
-                          number,         NULL};
+    /* Nothing tuned before: figures are of the plan's own choices. */
+    const char *argv[] = {"gemmd",       "--state",    daemon->cache,  "--config",
+                          "/dev/null",   "--socket",   daemon->socket, "--cache",
+                          daemon->cache, "--device",   daemon->device, "--mode",
+                          "666",         "--ready-fd", number,         NULL};
     int log = open(daemon->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     (void)snprintf(number, sizeof(number), "%d", ready);

@@ -54,17 +54,18 @@ static void prepare(struct test_daemon *daemon)
 
 static void run_daemon(const struct test_daemon *daemon, int ready_fd, const char *const *arguments)
 {
-    char number[16];
+    char number[16], state[sizeof(daemon->directory) + 8];
     const char *argv[ARGUMENTS_MAX] = {
-        "gemmd",    "--config",     "/dev/null", /* not this machine's */
-        "--socket", daemon->socket, "--device",  test_device(), "--log-level",
-        "debug",    "--ready-fd",   number,      "--cache",     daemon->cache,
+        "gemmd",       "--config", "/dev/null", /* not this machine's */
+        "--state",     state,      "--socket",   daemon->socket, "--device", test_device(),
+        "--log-level", "debug",    "--ready-fd", number,         "--cache",  daemon->cache,
     };
-    size_t count = daemon->has_default_cache ? 11 : 13;
+    size_t count = daemon->has_default_cache ? 13 : 15;
     int log = open(daemon->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
 
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     (void)snprintf(number, sizeof(number), "%d", ready_fd);
+    (void)snprintf(state, sizeof(state), "%s/state", daemon->directory);
     while (arguments && *arguments && count + 1 < ARGUMENTS_MAX)
         argv[count++] = *arguments++;
     argv[count] = NULL;

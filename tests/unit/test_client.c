@@ -339,6 +339,9 @@ Test(client, asks_the_daemon_for_its_trees)
     cr_assert_eq(gemmd_explain_json(connection, &product, &json), GEMMD_OK);
     cr_assert(strstr(json, "\"explain\""), "%s", json);
     gemmd_free(json);
+    cr_assert_eq(gemmd_tune_json(connection, &product, 3, &json), GEMMD_OK);
+    cr_assert(strstr(json, "\"tune\""), "%s", json);
+    gemmd_free(json);
     cr_assert_eq(gemmd_cache_list_json(connection, true, &json), GEMMD_OK);
     cr_assert(strstr(json, "\"cache.verify\""), "%s", json);
     gemmd_free(json);

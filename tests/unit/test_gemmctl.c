@@ -127,6 +127,11 @@ Test(gemmctl, names_the_argument_that_is_missing_or_too_much)
         {"status now", "unexpected argument 'now'"},
         {"explain 1 2", "K is missing"},
         {"explain 1 2 3 4", "unexpected argument '4'"},
+        {"tune", "there is no shape"},
+        {"tune 1x2", "'1x2' is no shape"},
+        {"tune 1x2x3 1x0x3", "'1x0x3' is no shape"},
+        {"tune 1x2x3 --keep 0", "--keep is '0'"},
+        {"tune 1x2x3 --keep 33", "--keep is '33'"},
         {"cache", "one of list, verify"},
         {"cache empty", "'empty' is not list"},
         {"cache prune", "--max SIZE"},
@@ -170,8 +175,8 @@ Test(gemmctl, refuses_socket_paths_that_are_too_long)
 
 Test(gemmctl, helps_without_a_daemon)
 {
-    static const char *const commands[] = {"gemm",     "status", "stats",  "explain",
-                                           "selftest", "cache",  "compile"};
+    static const char *const commands[] = {"gemm", "status",   "stats", "explain",
+                                           "tune", "selftest", "cache", "compile"};
     char arguments[64];
 
     assert_exits("--version", CTL_OK, "gemmctl " GEMMD_VERSION);
@@ -205,8 +210,8 @@ static void assert_documents(const char *path, const char *prefix, const char *c
 
 Test(gemmctl, documents_every_command_and_option)
 {
-    static const char *const commands[] = {"",         "gemm ",     "status ", "stats ",
-                                           "explain ", "selftest ", "cache ",  "compile "};
+    static const char *const commands[] = {"",      "gemm ",     "status ", "stats ",  "explain ",
+                                           "tune ", "selftest ", "cache ",  "compile "};
     char arguments[64];
 
     if (access(SOURCE, F_OK) != 0)

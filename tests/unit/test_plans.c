@@ -84,3 +84,92 @@ Test(plans, do_not_remember_a_fault)
     device.arch = 90;
     cr_expect_eq(plans_choose(&plans, &problem, offset, &device, &plan, &fault), STATUS_OK);
 }
+
+/* --- with a tuning database ------------------------------------------------------------------ */
+
+static struct problem square(int64_t size)
+{
+    struct problem problem = {.input = DTYPE_BF16,
+                              .output = DTYPE_BF16,
+                              .m = size,
+                              .n = size,
+                              .k = size,
+                              .batch = 1,
+                              .alpha = 1};
+
+    for (size_t i = 0; i < OPERAND_COUNT; i++)
+        problem.operand[i] =
+            (struct problem_operand){.ld = PROBLEM_DEFAULT, .stride = PROBLEM_DEFAULT};
+    problem_fill_defaults(&problem);
+    return problem;
+}
+
+static struct plan choose_aligned(const struct problem *problem)
+{
+    static const uint64_t aligned[OPERAND_COUNT];
+    struct plan plan;
+
+    cr_assert_eq(plans_choose(&plans, problem, aligned, &device, &plan, &fault), STATUS_OK);
+    return plan;
+}
+
+/* The second of the plan's ranking becomes the class's fastest. */
+static struct config tune_second(struct tuning *tuning, const struct problem *problem)
+{
+    static const uint64_t aligned[OPERAND_COUNT];
+    struct plan_ranking ranking;
+    struct tuning_entry entry = {
+        .class = tuning_classify(problem, true), .seconds = 1e-6, .first_seconds = 2e-6};
+
+    cr_assert_eq(plan_rank(problem, aligned, &device, &ranking, &fault), STATUS_OK);
+    entry.config = ranking.plan[1].config;
+    cr_assert_eq(tuning_set(tuning, &entry), 0);
+    plans_forget(&plans);
+    return entry.config;
+}
+
+Test(plans, take_what_was_the_fastest_for_the_class_and_name_the_epoch)
+{
+    struct problem problem = square(1024), neighbour = square(1000), other = square(2048);
+    struct tuning tuning;
+    struct config fastest;
+    struct plan plan;
+
+    tuning_init(&tuning);
+    plans.tuning = &tuning;
+    cr_expect_eq(choose_aligned(&problem).epoch, 0);
+    fastest = tune_second(&tuning, &problem);
+    plan = choose_aligned(&problem);
+    cr_expect(config_equal(&plan.config, &fastest));
+    cr_expect_eq(plan.measured_seconds, 1e-6);
+    cr_expect_eq(plan.epoch, tuning.epoch);
+    cr_expect(strstr(plan.reason, "timed"));
+    plan = choose_aligned(&neighbour);
+    cr_expect(config_equal(&plan.config, &fastest));
+    plan = choose_aligned(&other);
+    cr_expect_eq(plan.measured_seconds, 0);
+    cr_expect_eq(plan.epoch, tuning.epoch, "the database was asked, and had nothing");
+    tuning_deinit(&tuning);
+}
+
+Test(plans, pass_over_a_fastest_that_cannot_compute_the_problem)
+{
+    struct problem problem = square(1024), wide = problem;
+    struct tuning tuning;
+    struct tuning_entry entry = {.class = tuning_classify(&problem, true), .seconds = 1e-6};
+    struct plan plan;
+
+    wide.operand[OPERAND_A].ld = 1027;
+    cr_assert_eq(
+        plans_choose(&plans, &wide, (const uint64_t[OPERAND_COUNT]){0}, &device, &plan, &fault),
+        STATUS_OK);
+    tuning_init(&tuning);
+    plans.tuning = &tuning;
+    entry.config = plan.config; /* for rows that are off */
+    cr_assert_eq(tuning_set(&tuning, &entry), 0);
+    plans_forget(&plans);
+    plan = choose_aligned(&problem);
+    cr_expect_not(config_equal(&plan.config, &entry.config));
+    cr_expect_eq(plan.measured_seconds, 0);
+    tuning_deinit(&tuning);
+}

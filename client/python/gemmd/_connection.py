@@ -158,6 +158,24 @@ class Connection:
         del keep
         return _decoded(text)
 
+    def tune(
+        self,
+        a: Any,
+        b: Any,
+        *,
+        keep: int = 0,
+        dtype: DTypeLike = None,
+        out_dtype: DTypeLike = None,
+    ) -> dict[str, Any]:
+        """Times the plan's best `keep` configurations (0: the daemon's own number) for products
+        like matmul(a, b) on the device, and keeps the fastest. For root and the daemon's user."""
+        session = self._session
+        session.check()
+        record, held, _ = prepare(Arguments(a, b, None, None, 1, 0, dtype, out_dtype), session)
+        text = session.ask(session.library.gemmd_tune_json, ctypes.byref(record), keep)
+        del held
+        return _decoded(text)
+
     # --- memory -----------------------------------------------------------------------------
 
     def empty(

@@ -124,6 +124,7 @@ _PROTOTYPES = {
     "gemmd_status_json": (c_int, [c_void_p, POINTER(c_void_p)]),
     "gemmd_stats_json": (c_int, [c_void_p, POINTER(c_void_p)]),
     "gemmd_explain_json": (c_int, [c_void_p, POINTER(ProductRecord), POINTER(c_void_p)]),
+    "gemmd_tune_json": (c_int, [c_void_p, POINTER(ProductRecord), c_uint32, POINTER(c_void_p)]),
     "gemmd_free": (None, [c_void_p]),
 }
 

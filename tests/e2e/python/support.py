@@ -54,7 +54,8 @@ class Daemon:
         with open(os.path.join(self.directory, "log"), "ab") as log:
             self.process = subprocess.Popen(
                 [DAEMON, "--config", "/dev/null", "--socket", self.socket, "--device", DEVICE,
-                 "--ready-fd", str(told), "--cache", os.path.join(self.directory, "cache"), *self.arguments],
+                 "--ready-fd", str(told), "--cache", os.path.join(self.directory, "cache"),
+                 "--state", os.path.join(self.directory, "state"), *self.arguments],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[told],
                 env=_daemon_environment(), preexec_fn=_end_with_this_process)
         os.close(told)
