@@ -159,10 +159,12 @@ static void print_method(const struct kernels_setting *s)
     printf("# warm-up: 4096^3 products keep the GPU busy from %.1f s before the first row on, and "
            "wherever the host prepares a row; then %.2f s of trials, and the row's sides in turns "
            "for %.2f s\n",
-           s->warmup, KERNELS_TRIAL_SETTLE, s->rounds.warmup);
+           s->warmup, KERNELS_SETTLE_TRIALS * s->trial, s->rounds.warmup);
     printf("# then %zu rounds of %.2f s for each side in turns, medians; rows of the plan's choice "
            "beside its best %zu\n",
            s->rounds.count, s->rounds.round, s->candidates);
+    if (s->is_unchecked)
+        printf("# of each row only the first choice was checked: these figures back nothing\n");
 }
 
 static int open_setting(struct kernels_setting *s, int argc, char **argv)
@@ -178,6 +180,8 @@ static int open_setting(struct kernels_setting *s, int argc, char **argv)
     };
     s->candidates = (size_t)bench_option_number(argc, argv, "--candidates", 4);
     s->candidates = MAX(s->candidates, 1);
+    s->trial = bench_option_number(argc, argv, "--trial", 0.02);
+    s->is_unchecked = bench_flag(argc, argv, "--unchecked");
     s->filter = bench_option(argc, argv, "--config", NULL);
     goals_default(&s->goals);
     if (goals && goals_read(goals, &s->goals) < 0)
@@ -267,7 +271,7 @@ int bench_kernels(int argc, char **argv)
     if (!bench_options_are_known(argc, argv,
                                  "shapes group later? random seed mixed? shape dtype layout config "
                                  "kernels peer device warmup settle round rounds candidates goals "
-                                 "trials summary"))
+                                 "trials summary trial unchecked?"))
         return EXIT_USAGE;
     if (summary)
         return summarise(summary, argc, argv);

@@ -11,7 +11,7 @@
 #include "kernels_table.h"
 #include "side.h"
 
-#define KERNELS_TRIAL_SETTLE 0.1 /* seconds of the first choice before the trials */
+#define KERNELS_SETTLE_TRIALS 5 /* trials of the first choice, before those that count */
 
 struct kernels_setting {
     struct gpu gpu;
@@ -29,7 +29,9 @@ struct kernels_setting {
 
     double warmup;
     struct side_rounds rounds;
+    double trial; /* seconds of one side */
     size_t candidates;
+    bool is_unchecked;  /* but the first choice: for a sweep whose figures back nothing */
     const char *filter; /* part of a configuration's name; NULL: the plan chooses */
 };
 

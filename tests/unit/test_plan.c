@@ -146,6 +146,67 @@ Test(plan, predicts_more_time_for_more_work)
     }
 }
 
+/* Of one layer of a model, which meets every M: each configuration is a kernel to compile, to load
+ * and to keep. */
+static size_t cubins_for_every_m(int64_t n, int64_t k)
+{
+    struct config seen[64];
+    size_t count = 0;
+
+    for (int64_t m = 1; m <= 4096; m++) {
+        struct problem problem = product(DTYPE_BF16, DTYPE_BF16, m, n, k);
+        struct config config;
+        size_t i = 0;
+
+        problem.trans_b = true;
+        problem_fill_defaults(&problem);
+        problem.operand[OPERAND_B].ld = k;
+        config = choose(&problem, aligned).config;
+        while (i < count && !config_equal(&seen[i], &config))
+            i++;
+        if (i == count && count < ARRAY_SIZE(seen))
+            seen[count++] = config;
+    }
+    return count;
+}
+
+Test(plan, needs_at_most_twelve_cubins_for_every_m_of_a_layer)
+{
+    static const int64_t layers[][2] = {{4096, 7168},  {7168, 2048},  {2112, 7168}, {24576, 1536},
+                                        {7168, 16384}, {57344, 8192}, {512, 512},   {1000, 4096}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(layers); i++)
+        cr_expect_leq(cubins_for_every_m(layers[i][0], layers[i][1]), 12, "n %lld, k %lld",
+                      (long long)layers[i][0], (long long)layers[i][1]);
+}
+
+Test(plan, never_predicts_less_time_for_a_larger_product)
+{
+    static const int64_t sizes[] = {1,   8,   16,   24,   64,   72,   128,  136,   256,
+                                    512, 640, 1024, 2048, 2056, 4096, 8192, 16384, 65536};
+
+    for (size_t axis = 0; axis < 3; axis++) {
+        for (size_t other = 0; other < ARRAY_SIZE(sizes); other += 3) {
+            double last = 0;
+
+            for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+                int64_t m = axis == 0 ? sizes[i] : sizes[other];
+                int64_t n = axis == 1 ? sizes[i] : sizes[(other + 5) % ARRAY_SIZE(sizes)];
+                int64_t k = axis == 2 ? sizes[i] : 4096;
+                struct problem problem = product(DTYPE_BF16, DTYPE_BF16, m, n & ~7ll, k & ~7ll);
+                double seconds;
+
+                if (n < 8 || k < 8)
+                    continue; /* rows that are off have other kernels */
+                seconds = choose(&problem, aligned).predicted_seconds;
+                cr_expect_geq(seconds, last * (1 - 1e-9), "%lld x %lld x %lld", (long long)m,
+                              (long long)n, (long long)k);
+                last = seconds;
+            }
+        }
+    }
+}
+
 Test(plan, answers_every_pair_layout_and_alignment_of_every_architecture)
 {
     static const uint32_t archs[] = {80, 86, 87, 89, 90, 100, 103, 120};
