@@ -61,7 +61,8 @@ static const struct command commands[] = {
         "tune",
         ctl_tune,
         "time the best few configurations of shapes, keep the fastest",
-        "MxNxK... [OPTION...]",
+        "MxNxK|FILE... [OPTION...]",
+        "  FILE has lines group,dtype,layout,m,n,k, as a benchmark's suite; others are skipped.\n"
         "  Root and the daemon's own user only: what is tuned is what everybody gets.\n"
         "\n"
         "      --keep COUNT     configurations that are timed, 1 to 32; default 4\n"

@@ -4,7 +4,9 @@
 #include "../proto/request.h"
 #include "gemmctl.h"
 
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     OPTION_JSON = CTL_OPTION_OWN,
@@ -190,12 +192,37 @@ static int parse_shape(const struct gemmctl *ctl,
     char rest;
 
     if (sscanf(text, "%lldx%lldx%lld%c", &m, &n, &k, &rest) != 3 || m < 1 || n < 1 || k < 1)
-        return ctl_usage(ctl, "'%s' is no shape; MxNxK is wanted, such as 128x4096x7168", text);
+        return ctl_usage(ctl,
+                         "'%s' is neither a shape, MxNxK such as 128x4096x7168, nor a file of "
+                         "shapes",
+                         text);
     *ret = *kind;
     ret->m = m;
     ret->n = n;
     ret->k = k;
     return complete(ctl, ret);
+}
+
+/* A line of a benchmark's suite: group,dtype,layout,m,n,k. False: it is none; its type may be one
+ * that this version does not have. */
+static bool parse_line(const char *line, const struct problem *kind, struct problem *ret)
+{
+    char dtype[16], layout[3];
+    long long m, n, k;
+    struct fault fault;
+
+    *ret = *kind;
+    if (sscanf(line, "%*[^,],%15[^,],%2[nt],%lld,%lld,%lld", dtype, layout, &m, &n, &k) != 5 ||
+        strlen(layout) != 2 || !dtype_from_name(dtype, strlen(dtype), &ret->input))
+        return false;
+    ret->output = dtype_default_output(ret->input);
+    ret->trans_a = layout[0] == 't';
+    ret->trans_b = layout[1] == 't';
+    ret->m = m;
+    ret->n = n;
+    ret->k = k;
+    problem_fill_defaults(ret);
+    return problem_check(ret, false, &fault) == STATUS_OK;
 }
 
 static int tune_problem(struct gemmctl *ctl,
@@ -215,6 +242,35 @@ static int tune_problem(struct gemmctl *ctl,
     status = print_answer(ctl, json, arguments->as_json);
     (void)fflush(stdout); /* the next one takes its time */
     return status;
+}
+
+static int tune_file(struct gemmctl *ctl, const char *path, const struct shape_arguments *arguments)
+{
+    FILE *file = fopen(path, "re");
+    struct problem problem;
+    char line[256];
+    int status = CTL_OK;
+
+    if (!file)
+        return ctl_fail(ctl, "%s: %s", path, strerror(errno));
+    while (status == CTL_OK && fgets(line, sizeof(line), file)) {
+        if (parse_line(line, &arguments->problem, &problem))
+            status = tune_problem(ctl, &problem, arguments);
+    }
+    (void)fclose(file);
+    return status;
+}
+
+static int
+tune_argument(struct gemmctl *ctl, const char *argument, const struct shape_arguments *arguments)
+{
+    struct problem problem;
+    int status;
+
+    if (access(argument, R_OK) == 0)
+        return tune_file(ctl, argument, arguments);
+    status = parse_shape(ctl, argument, &arguments->problem, &problem);
+    return status == CTL_OK ? tune_problem(ctl, &problem, arguments) : status;
 }
 
 int ctl_tune(struct gemmctl *ctl, int argc, char **argv)
@@ -237,15 +293,15 @@ int ctl_tune(struct gemmctl *ctl, int argc, char **argv)
             return CTL_USAGE;
     }
     if (optind == argc)
-        return ctl_usage(ctl, "there is no shape; MxNxK is wanted, such as 128x4096x7168");
+        return ctl_usage(
+            ctl, "there is no shape; MxNxK is wanted, such as 128x4096x7168, or a file of shapes");
+    /* All are looked at before the first is tuned. */
     for (int i = optind; i < argc && status == CTL_OK; i++)
-        status = parse_shape(ctl, argv[i], &arguments.problem, &problem);
+        if (access(argv[i], R_OK) != 0)
+            status = parse_shape(ctl, argv[i], &arguments.problem, &problem);
     if (status == CTL_OK)
         status = ctl_connect(ctl);
-    for (int i = optind; i < argc && status == CTL_OK; i++) {
-        status = parse_shape(ctl, argv[i], &arguments.problem, &problem);
-        if (status == CTL_OK)
-            status = tune_problem(ctl, &problem, &arguments);
-    }
+    for (int i = optind; i < argc && status == CTL_OK; i++)
+        status = tune_argument(ctl, argv[i], &arguments);
     return status;
 }

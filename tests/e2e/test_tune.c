@@ -274,6 +274,23 @@ Test(tune, ends_well_when_its_client_is_gone_or_the_daemon_drains)
     restart();
 }
 
+Test(tune, takes_a_suite_of_shapes_from_gemmctl)
+{
+    char command[512];
+    FILE *file = fopen("/tmp/gemmd-tune-suite", "w");
+
+    only_on_a_gpu();
+    fprintf(file, "group,dtype,layout,m,n,k\nsmall,bf16,nt,64,64,64\nlater,e4m3,nt,64,64,64\n"
+                  "small,fp16,tn,80,64,64\n");
+    (void)fclose(file);
+    (void)snprintf(
+        command, sizeof(command), "%s tune /tmp/gemmd-tune-suite --keep 1 --socket %s >/dev/null",
+        getenv("GEMMD_TEST_GEMMCTL") ? getenv("GEMMD_TEST_GEMMCTL") : GEMMCTL, daemon_.socket);
+    cr_expect_eq(system(command), 0);
+    (void)unlink("/tmp/gemmd-tune-suite");
+    cr_expect_eq(test_status_number(connection, "tuning", "classes"), 2);
+}
+
 /* --- idle ------------------------------------------------------------------------------------ */
 
 Test(tune, in_idle_mode_times_what_came_often_once_nothing_is_asked)
