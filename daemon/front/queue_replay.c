@@ -110,14 +110,14 @@ static void judge(struct queue *queue, struct job *job)
     job->was_taken = false; /* also for one that an earlier job's end makes ready before its turn */
 }
 
-/* Commands run in their order, so of those taken the first without a completion is the one that
- * ran, and the likeliest culprit. NULL: none was taken. */
+/* A track's commands run in their order, so of the main one's that were taken the first without a
+ * completion is the one that ran, and the likeliest culprit. NULL: none was taken. */
 static struct job *running_job(const struct queue *queue, uint64_t taken)
 {
     for (uint64_t i = queue->commands_done; i < queue->commands_sent; i++) {
         const struct queue_command *command = &queue->commands[i % LINK_COMMANDS];
 
-        if (command->job)
+        if (command->job && command->job->track == GEMMD_TRACK_MAIN)
             return command->link_index < taken ? command->job : NULL;
     }
     return NULL;

@@ -16,6 +16,8 @@ void worker_outputs_flush(struct worker_process *worker);
 void worker_outputs_clear(struct worker_process *worker);
 void worker_memories_forget(struct worker_process *worker); /* the process is gone */
 int worker_send(struct worker_process *worker, const struct link_message *message, int fd);
+/* Bytes that the process was asked to map and has not answered for. */
+uint64_t worker_memory_under_way(const struct worker_process *worker);
 
 /* worker_process.c */
 void worker_hello(struct worker_process *worker, const struct link_message *message);

@@ -166,6 +166,20 @@ void worker_memory_remove(struct worker_process *worker, struct memory *memory)
     fd_closep(&memory->fd);
 }
 
+uint64_t worker_memory_under_way(const struct worker_process *worker)
+{
+    uint64_t bytes = 0;
+
+    list_for_each(cursor, &worker->memories)
+    {
+        const struct memory *memory = container_of(cursor, struct memory, link);
+
+        if (memory->is_asked && memory->state == MEMORY_WANTED)
+            bytes += memory->size;
+    }
+    return bytes;
+}
+
 /* The oldest mapping without an answer, when the worker had nothing else to die of. */
 static struct memory *memory_suspect(struct worker_process *worker)
 {

@@ -1,7 +1,7 @@
 /*
- * Patience with a worker, all of it bounded: for its hello, for the heart of a CUDA worker, for a
- * job, and for the end of one whose device is lost. What passes the bound is killed; its end then
- * goes the way of every death.
+ * Patience with a worker, all of it bounded: for its hello, for its heart, for a job, and for the
+ * end of one whose device is lost. What passes the bound is killed; its end then goes the way of
+ * every death.
  *
  * Looks are counted, not clock readings compared: a front that was stopped itself, or a machine
  * that was, finds one look more and not a worker that seems late by all of that time. The timer
@@ -16,19 +16,36 @@ static uint32_t looks(uint32_t seconds)
     return seconds * 1000 / WORKER_LOOK_MS;
 }
 
-/* A CUDA worker's loop turns at least once per millisecond while it has work. One that does not is
- * stuck in the driver; nobody but us can end that. The CPU worker computes in its loop, for as long
- * as it takes, and fills the memory it maps. */
+/* The CPU worker computes in its loop, for as long as it takes: then there is only the limit of the
+ * job. */
+static bool is_computing(const struct worker_process *worker)
+{
+    return worker->device.kind != LINK_DEVICE_CUDA &&
+           link_commands_taken(&worker->link) + worker->in_flight > worker->link.commands_written;
+}
+
+/* Looks without a heartbeat that it may need. The CPU worker shares the processors with everybody,
+ * and fills the memory that it maps. */
+static uint32_t looks_allowed(const struct worker_process *worker)
+{
+    uint64_t more = 0;
+
+    if (worker->device.kind != LINK_DEVICE_CUDA)
+        more = worker_memory_under_way(worker) / WORKER_FILL_BYTES;
+    else if (worker->answers_expected == 0)
+        return WORKER_BEATS_MISSED;
+    return WORKER_BEATS_MISSED_MAPPING + (uint32_t)MIN(more, UINT32_MAX / 2);
+}
+
+/* A worker's loop turns at least once per millisecond while it has work. One that does not is stuck
+ * in the driver, or stopped; nobody but us can end that. */
 static bool heart_stopped(struct worker_process *worker)
 {
     uint64_t heartbeat = link_heartbeat(&worker->link);
+    bool has_beaten = heartbeat != steal(worker->heartbeat, heartbeat);
 
-    if (worker->device.kind != LINK_DEVICE_CUDA)
-        return false;
-    worker->beats_missed = heartbeat == worker->heartbeat ? worker->beats_missed + 1 : 0;
-    worker->heartbeat = heartbeat;
-    return worker->beats_missed >=
-           (worker->answers_expected > 0 ? WORKER_BEATS_MISSED_MAPPING : WORKER_BEATS_MISSED);
+    worker->beats_missed = has_beaten || is_computing(worker) ? 0 : worker->beats_missed + 1;
+    return worker->beats_missed >= looks_allowed(worker);
 }
 
 static void look_at_starting(struct worker_process *worker)

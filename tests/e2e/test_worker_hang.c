@@ -98,6 +98,31 @@ Test(worker_hang, of_a_gpu_is_noticed_within_a_second)
     cr_expect_leq(ended.tv_sec - begun.tv_sec, 3);
 }
 
+/* Nothing is computed, so no limit of a job ends it. */
+Test(worker_hang, is_noticed_when_only_memory_is_asked_for)
+{
+    gemmd_buffer *buffer = NULL;
+    float data[4] = {1, 2, 3, 4}, back[4] = {0};
+
+    cr_assert_eq(kill(worker_pid(), SIGSTOP), 0);
+    cr_expect_eq(gemmd_buffer_create(connection, GEMMD_HOST, 4096, NULL, 0, &buffer), GEMMD_OK);
+    cr_expect_eq(test_status_number(connection, "worker", "deaths"), 1);
+    cr_expect_eq(gemmd_buffer_write(buffer, 0, data, sizeof(data)), GEMMD_OK);
+    cr_expect_eq(gemmd_buffer_read(buffer, 0, back, sizeof(back)), GEMMD_OK);
+    cr_expect_arr_eq(back, data, sizeof(data));
+}
+
+/* It hangs before it takes the job, so the job does not hang. */
+Test(worker_hang, is_noticed_when_it_takes_no_job)
+{
+    static float d[64 * 64];
+    gemmd_product product = zeros(d, 64, 64, 64);
+
+    cr_assert_eq(kill(worker_pid(), SIGSTOP), 0);
+    cr_expect_eq(gemmd_gemm(connection, &product, NULL), GEMMD_OK);
+    cr_expect_leq(test_status_number(connection, "worker", "deaths"), 1);
+}
+
 Test(worker_hang, costs_only_the_job_that_hangs_alone)
 {
     static float d[1 + OTHERS][HANGING_ROWS * 32];
