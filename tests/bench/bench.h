@@ -31,6 +31,8 @@ int bench_idle(int argc, char **argv);
 int bench_fault(int argc, char **argv);
 int bench_fair(int argc, char **argv);
 int bench_host(int argc, char **argv);
+int bench_soak(int argc, char **argv);
+int bench_soak_client(int argc, char **argv); /* one of its processes */
 int bench_service(int argc, char **argv);
 
 /* Commit, date, host, device and driver as far as they are known; NULL for what is not. */

@@ -50,6 +50,13 @@ static const struct bench_command commands[] = {
      "        [--rounds 3] [--seconds 1]\n"
      "      products on host memory against the longest of copy in, copy out and kernel",
      bench_host},
+    {"soak",
+     "[--device cpu] [--seconds 60] [--clients 16] [--kill-client-ms 100]\n"
+     "        [--fault-worker-s 10] [--warmup 4] [--seed 1] [--daemon PATH]\n"
+     "      clients of mixed products, one of them killed every moment, the worker killed, stopped "
+     "or\n"
+     "      faulted: every result judged, and what the daemon holds at the end against the start",
+     bench_soak},
     {"service",
      "[--daemon PATH] [--device auto] [--peer-device cuda] [--output DIR] [--brief]\n"
      "      all of these over a daemon of its own, and the service table; at most 5 minutes",
@@ -83,6 +90,7 @@ static int usage(FILE *to, int status)
 static const struct bench_command members[] = {
     {"cold-client", "", bench_cold_client},
     {"member", "", bench_member},
+    {"soak-client", "", bench_soak_client},
 #ifdef BENCH_HAS_CUDA
     {"peer-member", "", bench_peer_member},
 #else

@@ -81,6 +81,11 @@ unsigned long process_resident_kib(pid_t pid)
     return status_sum(open_of(pid, "status"), "VmRSS:", "VmRSS:");
 }
 
+unsigned long process_memory_kib(pid_t pid, const char *line)
+{
+    return status_sum(open_of(pid, "status"), line, line);
+}
+
 unsigned long process_switches(pid_t pid)
 {
     unsigned long sum = 0;

@@ -10,6 +10,8 @@
 unsigned process_descriptors(pid_t pid);
 unsigned process_mappings(pid_t pid);
 unsigned long process_resident_kib(pid_t pid);
+/* A line of its status, "RssAnon:". */
+unsigned long process_memory_kib(pid_t pid, const char *line);
 /* All threads' context switches, voluntary or not: a process that sleeps makes none. */
 unsigned long process_switches(pid_t pid);
 bool process_maps(pid_t pid, const char *name);
