@@ -46,6 +46,7 @@
     X(EventCreate)                                                                                 \
     X(EventDestroy)                                                                                \
     X(EventRecord)                                                                                 \
+    X(EventQuery)                                                                                  \
     X(MemGetAllocationGranularity)                                                                 \
     X(MemCreate)                                                                                   \
     X(MemRelease)                                                                                  \

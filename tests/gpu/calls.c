@@ -77,6 +77,7 @@ static CUresult events(struct spin *s)
     r = r ? r : CU(s)->EventRecord(event, s->stream);
     r = r ? r : CU(s)->StreamWaitEvent(s->stream, event, CU_EVENT_WAIT_DEFAULT);
     r = then_wait(s, r);
+    r = r ? r : CU(s)->EventQuery(event);
     return r ? r : CU(s)->EventDestroy(event);
 }
 
@@ -326,7 +327,7 @@ const struct call calls[] = {
     {"cuStreamQuery", WORKS, query_stream},
     {"cuStreamQuery (default stream)", WORKS, query_default_stream},
     {"cuStreamWriteValue32 cuStreamSynchronize", WORKS, write_value},
-    {"cuEventCreate cuEventRecord cuStreamWaitEvent cuEventDestroy", WORKS, events},
+    {"cuEventCreate cuEventRecord cuStreamWaitEvent cuEventQuery cuEventDestroy", WORKS, events},
     {"cuMemGetAllocationGranularity cuMemCreate cuMemExportToShareableHandle cuMemAddressReserve "
      "cuMemMap cuMemSetAccess",
      WORKS, vmm_make},

@@ -1,3 +1,4 @@
+#include "../../kernels_src/abi/job.h"
 #include "fake_driver_state.h"
 
 #include <stdio.h>
@@ -102,8 +103,11 @@ FAKE_API CUresult CUDAAPI cuGetProcAddress(const char *symbol,
 
 CUresult CUDAAPI cuInit(unsigned int Flags)
 {
+    const char *lazy = getenv("FAKE_DRIVER_LAZY");
     (void)Flags;
     ENTER(Init);
+    if (lazy)
+        fake_driver_lazy((unsigned)atoi(lazy));
     return CUDA_SUCCESS;
 }
 
@@ -308,6 +312,24 @@ static unsigned cluster_of(const CUlaunchConfig *config)
     return 1;
 }
 
+/* A launch with copies of its parameters, as the driver makes them. */
+struct kernel {
+    struct fake_driver_launch launch;
+    struct gemmd_feed feed;
+    struct gemmd_tensor_maps maps;
+};
+
+static void run_kernel(const void *argument)
+{
+    const struct kernel *kernel = argument;
+    struct fake_driver_launch launch = kernel->launch;
+
+    launch.parameter = &kernel->feed;
+    launch.maps = &kernel->maps;
+    if (fake.on_launch)
+        fake.on_launch(&launch);
+}
+
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config,
                                   CUfunction f,
                                   void **kernelParams,
@@ -327,9 +349,9 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config,
         return CUDA_ERROR_INVALID_VALUE;
     fake.last_launch = launch;
     fake.last_launch.parameter = fake.last_launch.maps = NULL;
-    if (fake.on_launch)
-        fake.on_launch(&launch);
-    return CUDA_SUCCESS;
+    struct kernel kernel = {launch, *(struct gemmd_feed *)launch.parameter,
+                            *(struct gemmd_tensor_maps *)launch.maps};
+    return fake_driver_queue(config->hStream, run_kernel, &kernel, sizeof(kernel));
 }
 
 /* The driver's own rules; the map keeps the address, the sizes and the first box size. */

@@ -3,7 +3,8 @@
  * CUDA backend's bookkeeping runs under sanitizers on any machine. Device memory is a memfd behind
  * the virtual memory calls and malloc behind the pool, so an access out of bounds is caught.
  *
- * Streams execute at once; a launch computes its products in plain C, or calls the test's function.
+ * Streams execute at once, or lazily and in the most awkward order that was not forbidden; a launch
+ * computes its products in plain C, or calls the test's function.
  * Completion writes can be held back, to look like a device that is busy; in a daemon's worker,
  * FAKE_DRIVER_HANG_M in the environment does so from a product of that many rows on. One of
  * FAKE_DRIVER_LOSE_M rows loses the device, after which the process does not get to its end. To
@@ -50,6 +51,12 @@ FAKE_API void fake_driver_break(CUresult result);
  * numbered in the order of their making. */
 FAKE_API void fake_driver_hold(bool hold);
 FAKE_API void fake_driver_release(unsigned stream);
+/* From now on what is queued runs later: a few operations when the driver is asked for the state of
+ * a stream or event, in an order that follows from the seed. FAKE_DRIVER_LAZY does it in a worker.
+ */
+FAKE_API void fake_driver_lazy(unsigned seed);
+/* Runs so many operations, or all that can be; how many. */
+FAKE_API unsigned fake_driver_run(unsigned most);
 FAKE_API unsigned fake_driver_last_stream(void); /* that wrote a value, or would have */
 FAKE_API int fake_driver_priority(unsigned stream);
 FAKE_API unsigned fake_driver_awaited(unsigned stream); /* bit per stream it ever waited for */

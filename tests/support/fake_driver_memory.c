@@ -194,13 +194,16 @@ CUresult CUDAAPI cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hS
     return CUDA_SUCCESS;
 }
 
+static void run_free(const void *argument)
+{
+    free((void *)(uintptr_t) * (const CUdeviceptr *)argument);
+    fake.live.scratch--;
+}
+
 CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
-    (void)hStream;
     ENTER(MemFreeAsync);
-    free((void *)(uintptr_t)dptr);
-    fake.live.scratch--;
-    return CUDA_SUCCESS;
+    return fake_driver_queue(hStream, run_free, &dptr, sizeof(dptr));
 }
 
 CUresult CUDAAPI cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
@@ -295,15 +298,33 @@ CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr *pbase, size_t *psize, CUdevic
 
 /* --- copies ---------------------------------------------------------------------------------- */
 
+struct run {
+    void *to;
+    const void *from;
+    size_t size;
+};
+
+static void run_copy(const void *argument)
+{
+    const struct run *run = argument;
+
+    memmove(run->to, run->from, run->size);
+}
+
+static CUresult queue_copy(CUstream stream, void *to, const void *from, size_t size)
+{
+    struct run run = {to, from, size};
+
+    return fake_driver_queue(stream, run_copy, &run, sizeof(run));
+}
+
 CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr dstDevice,
                                    const void *srcHost,
                                    size_t ByteCount,
                                    CUstream hStream)
 {
-    (void)hStream;
     ENTER(MemcpyHtoDAsync);
-    memcpy((void *)(uintptr_t)dstDevice, srcHost, ByteCount);
-    return CUDA_SUCCESS;
+    return queue_copy(hStream, (void *)(uintptr_t)dstDevice, srcHost, ByteCount);
 }
 
 CUresult CUDAAPI cuMemcpyDtoHAsync(void *dstHost,
@@ -311,10 +332,8 @@ CUresult CUDAAPI cuMemcpyDtoHAsync(void *dstHost,
                                    size_t ByteCount,
                                    CUstream hStream)
 {
-    (void)hStream;
     ENTER(MemcpyDtoHAsync);
-    memcpy(dstHost, (const void *)(uintptr_t)srcDevice, ByteCount);
-    return CUDA_SUCCESS;
+    return queue_copy(hStream, dstHost, (const void *)(uintptr_t)srcDevice, ByteCount);
 }
 
 CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr dstDevice,
@@ -322,32 +341,48 @@ CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr dstDevice,
                                    size_t ByteCount,
                                    CUstream hStream)
 {
-    (void)hStream;
     ENTER(MemcpyDtoDAsync);
-    memmove((void *)(uintptr_t)dstDevice, (const void *)(uintptr_t)srcDevice, ByteCount);
-    return CUDA_SUCCESS;
+    return queue_copy(hStream, (void *)(uintptr_t)dstDevice, (const void *)(uintptr_t)srcDevice,
+                      ByteCount);
+}
+
+static void run_box(const void *argument)
+{
+    const CUDA_MEMCPY3D *copy = argument;
+    const char *from = copy->srcMemoryType == CU_MEMORYTYPE_HOST
+                           ? copy->srcHost
+                           : (const char *)(uintptr_t)copy->srcDevice;
+    char *to = copy->dstMemoryType == CU_MEMORYTYPE_HOST ? copy->dstHost
+                                                         : (char *)(uintptr_t)copy->dstDevice;
+
+    for (size_t z = 0; z < copy->Depth; z++) {
+        for (size_t y = 0; y < copy->Height; y++)
+            memcpy(to + (z * copy->dstHeight + y) * copy->dstPitch,
+                   from + (z * copy->srcHeight + y) * copy->srcPitch, copy->WidthInBytes);
+    }
 }
 
 CUresult CUDAAPI cuMemcpy3DAsync(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
 {
-    (void)hStream;
     ENTER(Memcpy3DAsync);
-    const char *from = pCopy->srcMemoryType == CU_MEMORYTYPE_HOST
-                           ? pCopy->srcHost
-                           : (const char *)(uintptr_t)pCopy->srcDevice;
-    char *to = pCopy->dstMemoryType == CU_MEMORYTYPE_HOST ? pCopy->dstHost
-                                                          : (char *)(uintptr_t)pCopy->dstDevice;
     if (pCopy->srcPitch < pCopy->WidthInBytes || pCopy->dstPitch < pCopy->WidthInBytes ||
         pCopy->srcPitch > INT32_MAX || pCopy->dstPitch > INT32_MAX ||
         pCopy->srcHeight < pCopy->Height || pCopy->dstHeight < pCopy->Height)
         return CUDA_ERROR_INVALID_VALUE;
+    return fake_driver_queue(hStream, run_box, pCopy, sizeof(*pCopy));
+}
 
-    for (size_t z = 0; z < pCopy->Depth; z++) {
-        for (size_t y = 0; y < pCopy->Height; y++)
-            memcpy(to + (z * pCopy->dstHeight + y) * pCopy->dstPitch,
-                   from + (z * pCopy->srcHeight + y) * pCopy->srcPitch, pCopy->WidthInBytes);
-    }
-    return CUDA_SUCCESS;
+struct fill {
+    void *to;
+    unsigned char value;
+    size_t size;
+};
+
+static void run_fill(const void *argument)
+{
+    const struct fill *fill = argument;
+
+    memset(fill->to, fill->value, fill->size);
 }
 
 CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr dstDevice,
@@ -355,8 +390,7 @@ CUresult CUDAAPI cuMemsetD8Async(CUdeviceptr dstDevice,
                                  size_t N,
                                  CUstream hStream)
 {
-    (void)hStream;
     ENTER(MemsetD8Async);
-    memset((void *)(uintptr_t)dstDevice, uc, N);
-    return CUDA_SUCCESS;
+    struct fill fill = {(void *)(uintptr_t)dstDevice, uc, N};
+    return fake_driver_queue(hStream, run_fill, &fill, sizeof(fill));
 }

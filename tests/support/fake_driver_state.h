@@ -10,10 +10,13 @@
 
 enum { DRIVER_CALLS(FAKE_CALL_NUMBER) DRIVER_PARKED_CALLS(FAKE_CALL_NUMBER) CALL_COUNT };
 
-#define FAKE_DRIVER_STREAMS 16
+#define FAKE_DRIVER_STREAMS 32
+
+struct fake_operation;
 
 struct fake_stream {
-    cuuint32_t *word; /* of the last write that is held */
+    struct fake_operation *first, *last; /* queued */
+    cuuint32_t *word;                    /* of the last write that is held */
     cuuint32_t value;
     int priority;
     unsigned awaited; /* bit per stream whose events this one waited for */
@@ -25,6 +28,7 @@ struct fake_driver {
     CUresult fail_with[CALL_COUNT];
     CUresult broken;
     bool is_held;
+    unsigned long long lazy; /* state of the random order; 0: all runs at once */
     struct fake_stream streams[FAKE_DRIVER_STREAMS];
     unsigned last_stream; /* of the last write */
     fake_driver_launch_fn on_launch;
@@ -40,6 +44,11 @@ extern struct fake_driver fake;
 
 /* Counts the call; its injected result, or CUDA_SUCCESS. */
 CUresult fake_driver_enter(int call);
+
+/* Runs it on a copy of the argument when it is its turn on the stream. */
+typedef void (*fake_driver_run_fn)(const void *argument);
+CUresult
+fake_driver_queue(CUstream stream, fake_driver_run_fn run, const void *argument, size_t size);
 
 /* What a launch does unless the test says otherwise. */
 void fake_driver_product(const struct fake_driver_launch *launch);

@@ -1,10 +1,117 @@
 /*
- * The fake driver's streams and events. Work is done when it is given; what a stream tells the host
- * about it, the values it writes, can be held.
+ * The fake driver's streams and events. What is queued runs at once; or, when it is lazy, later,
+ * one operation at a time, each time another of those that nothing orders before: so an order that
+ * was not asked for by a stream or an event does not happen by itself, and a test sees that it is
+ * missing. Copies read and write when they run, kernels too.
  */
 #include "fake_driver_state.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* So many operations when the driver is asked how things are: the device goes on meanwhile. */
+#define LAZY_BURST 16
+
+struct fake_event {
+    unsigned stream;         /* it was last recorded on */
+    unsigned recorded, done; /* how many times */
+};
+
+struct fake_operation {
+    struct fake_operation *next;
+    fake_driver_run_fn run;
+    const struct fake_event *event; /* wait: until `done` has come to `count` */
+    unsigned count;
+    _Alignas(64) char argument[]; /* a tensor map has that alignment */
+};
+
+static unsigned number_of_stream(CUstream stream)
+{
+    return (unsigned)((struct fake_stream *)stream - fake.streams);
+}
+
+/* --- what runs when -------------------------------------------------------------------------- */
+
+static struct fake_operation *
+append(CUstream stream, fake_driver_run_fn run, const void *argument, size_t size)
+{
+    struct fake_stream *on = (struct fake_stream *)stream;
+    struct fake_operation *operation = NULL;
+
+    if (posix_memalign((void **)&operation, 64, sizeof(*operation) + size) != 0)
+        abort();
+    *operation = (struct fake_operation){.run = run};
+    memcpy(operation->argument, argument, size);
+    *(on->last ? &on->last->next : &on->first) = operation;
+    on->last = operation;
+    return operation;
+}
+
+CUresult
+fake_driver_queue(CUstream stream, fake_driver_run_fn run, const void *argument, size_t size)
+{
+    if (fake.lazy && stream)
+        (void)append(stream, run, argument, size);
+    else
+        run(argument);
+    return CUDA_SUCCESS;
+}
+
+static bool is_ready(const struct fake_stream *stream)
+{
+    const struct fake_operation *first = stream->first;
+
+    return first && (!first->event || (int)(first->event->done - first->count) >= 0);
+}
+
+static void run_first(struct fake_stream *stream)
+{
+    struct fake_operation *operation = stream->first;
+
+    stream->first = operation->next;
+    if (!stream->first)
+        stream->last = NULL;
+    if (operation->run)
+        operation->run(operation->argument);
+    free(operation);
+}
+
+static unsigned random_below(unsigned bound)
+{
+    fake.lazy = fake.lazy * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(fake.lazy >> 33) % bound;
+}
+
+unsigned fake_driver_run(unsigned most)
+{
+    unsigned count = 0;
+
+    for (; count < most; count++) {
+        unsigned start = random_below(FAKE_DRIVER_STREAMS), i = 0;
+
+        while (i < FAKE_DRIVER_STREAMS &&
+               !is_ready(&fake.streams[(start + i) % FAKE_DRIVER_STREAMS]))
+            i++;
+        if (i == FAKE_DRIVER_STREAMS)
+            break;
+        run_first(&fake.streams[(start + i) % FAKE_DRIVER_STREAMS]);
+    }
+    return count;
+}
+
+void fake_driver_lazy(unsigned seed)
+{
+    fake.lazy = seed;
+}
+
+static void look(void)
+{
+    if (fake.lazy)
+        (void)fake_driver_run(random_below(LAZY_BURST));
+}
+
+/* --- what the test asks ---------------------------------------------------------------------- */
 
 void fake_driver_hold(bool hold)
 {
@@ -37,26 +144,29 @@ unsigned fake_driver_awaited(unsigned stream)
     return fake.streams[stream].awaited;
 }
 
-static unsigned number_of_stream(CUstream stream)
+/* --- streams --------------------------------------------------------------------------------- */
+
+static CUresult make_stream(CUstream *ret_stream, int priority)
 {
-    return (unsigned)((struct fake_stream *)stream - fake.streams);
+    if (fake.live.streams >= FAKE_DRIVER_STREAMS)
+        abort();
+    fake.streams[fake.live.streams].priority = priority;
+    *ret_stream = (CUstream)&fake.streams[fake.live.streams++];
+    return CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuStreamCreate(CUstream *phStream, unsigned int Flags)
 {
     (void)Flags;
     ENTER(StreamCreate);
-    *phStream = (CUstream)&fake.streams[fake.live.streams++ % FAKE_DRIVER_STREAMS];
-    return CUDA_SUCCESS;
+    return make_stream(phStream, 0);
 }
 
 CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 {
     (void)flags;
     ENTER(StreamCreateWithPriority);
-    fake.streams[fake.live.streams % FAKE_DRIVER_STREAMS].priority = priority;
-    *phStream = (CUstream)&fake.streams[fake.live.streams++ % FAKE_DRIVER_STREAMS];
-    return CUDA_SUCCESS;
+    return make_stream(phStream, priority);
 }
 
 CUresult CUDAAPI cuStreamDestroy(CUstream hStream)
@@ -69,16 +179,40 @@ CUresult CUDAAPI cuStreamDestroy(CUstream hStream)
 
 CUresult CUDAAPI cuStreamQuery(CUstream hStream)
 {
-    (void)hStream;
     ENTER(StreamQuery);
-    return fake.is_held ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    look();
+    bool is_busy = fake.is_held || (hStream && ((struct fake_stream *)hStream)->first);
+    return is_busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
 {
-    (void)hStream;
     ENTER(StreamSynchronize);
+    while (hStream && ((struct fake_stream *)hStream)->first) {
+        if (fake_driver_run(1) == 0) {
+            fprintf(stderr, "fake driver: the streams wait for each other\n");
+            abort();
+        }
+    }
     return CUDA_SUCCESS;
+}
+
+struct write {
+    struct fake_stream *on;
+    cuuint32_t *word;
+    cuuint32_t value;
+};
+
+static void run_write(const void *argument)
+{
+    const struct write *write = argument;
+
+    if (fake.is_held) {
+        write->on->word = write->word;
+        write->on->value = write->value;
+    } else {
+        *write->word = write->value;
+    }
 }
 
 CUresult CUDAAPI cuStreamWriteValue32(CUstream stream,
@@ -88,24 +222,37 @@ CUresult CUDAAPI cuStreamWriteValue32(CUstream stream,
 {
     (void)flags;
     ENTER(StreamWriteValue32);
-    struct fake_stream *on = (struct fake_stream *)stream;
-    cuuint32_t *word = (cuuint32_t *)(uintptr_t)addr;
+    struct write write = {(struct fake_stream *)stream, (cuuint32_t *)(uintptr_t)addr, value};
     fake.last_stream = number_of_stream(stream);
-    if (fake.is_held) {
-        on->word = word;
-        on->value = value;
-    } else {
-        *word = value;
-    }
-    return CUDA_SUCCESS;
+    return fake_driver_queue(stream, run_write, &write, sizeof(write));
 }
 
-/* An event is the set of streams it was last recorded on: one. */
+struct call {
+    CUhostFn fn;
+    void *data;
+};
+
+static void run_call(const void *argument)
+{
+    const struct call *call = argument;
+
+    call->fn(call->data);
+}
+
+CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+{
+    ENTER(LaunchHostFunc);
+    struct call call = {fn, userData};
+    return fake_driver_queue(hStream, run_call, &call, sizeof(call));
+}
+
+/* --- events ---------------------------------------------------------------------------------- */
+
 CUresult CUDAAPI cuEventCreate(CUevent *phEvent, unsigned int Flags)
 {
     (void)Flags;
     ENTER(EventCreate);
-    *phEvent = malloc(sizeof(unsigned));
+    *phEvent = calloc(1, sizeof(struct fake_event));
     fake.live.events++;
     return CUDA_SUCCESS;
 }
@@ -118,25 +265,47 @@ CUresult CUDAAPI cuEventDestroy(CUevent hEvent)
     return CUDA_SUCCESS;
 }
 
+struct record {
+    struct fake_event *event;
+    unsigned count;
+};
+
+static void run_record(const void *argument)
+{
+    const struct record *record = argument;
+
+    record->event->done = record->count;
+}
+
 CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream)
 {
     ENTER(EventRecord);
-    *(unsigned *)hEvent = number_of_stream(hStream);
-    return CUDA_SUCCESS;
+    struct fake_event *event = (struct fake_event *)hEvent;
+    struct record record = {event, ++event->recorded};
+    event->stream = number_of_stream(hStream);
+    return fake_driver_queue(hStream, run_record, &record, sizeof(record));
 }
 
+CUresult CUDAAPI cuEventQuery(CUevent hEvent)
+{
+    ENTER(EventQuery);
+    look();
+    struct fake_event *event = (struct fake_event *)hEvent;
+    return event->done == event->recorded ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+/* For what was recorded until now: a later record is another one. */
 CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
 {
     (void)Flags;
     ENTER(StreamWaitEvent);
-    ((struct fake_stream *)hStream)->awaited |= 1u << *(unsigned *)hEvent;
-    return CUDA_SUCCESS;
-}
+    struct fake_event *event = (struct fake_event *)hEvent;
+    ((struct fake_stream *)hStream)->awaited |= 1u << event->stream;
+    if (fake.lazy) {
+        struct fake_operation *operation = append(hStream, NULL, "", 0);
 
-CUresult CUDAAPI cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
-{
-    (void)hStream;
-    ENTER(LaunchHostFunc);
-    fn(userData);
+        operation->event = event;
+        operation->count = event->recorded;
+    }
     return CUDA_SUCCESS;
 }
