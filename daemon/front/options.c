@@ -130,6 +130,14 @@ static const char *take_compile_bytes(struct options *options, const char *text)
     return is_right ? NULL : "bytes, or a number with K, M, G or T; at least 64M";
 }
 
+static const char *take_scratch(struct options *options, const char *text)
+{
+    bool is_right = size_from_text(text, &options->scratch_bytes) &&
+                    options->scratch_bytes >= OPTIONS_SCRATCH_LEAST;
+
+    return is_right ? NULL : "bytes, or a number with K, M, G or T; at least 16M";
+}
+
 static const char *take_compilers(struct options *options, const char *text)
 {
     bool is_right = number_from_text(text, 10, 64, &options->compilers) && options->compilers >= 1;
@@ -203,6 +211,8 @@ static const struct option_entry entries[] = {
      take_compile_bytes, true},
     {"job-time-limit", "GEMMD_JOB_TIME_LIMIT", "SECONDS",
      "of a job that hangs, at least; 2, on the CPU none", take_job_seconds, true},
+    {"scratch-size", "GEMMD_SCRATCH_SIZE", "BYTES",
+     "of device memory for a product on host memory; 1/32 of it", take_scratch, true},
     {"compilers", "GEMMD_COMPILERS", "N", "compile children at most; half the processors",
      take_compilers, true},
     {"weights", "GEMMD_WEIGHTS", "UID=N,...", "parts of device time for uids; others weigh 1",

@@ -16,7 +16,8 @@
 #include <sys/types.h>
 
 #define OPTIONS_CONFIG_DEFAULT "/etc/gemmd/gemmd.conf"
-#define OPTIONS_MAX            20 /* rows of the table */
+#define OPTIONS_MAX            20          /* rows of the table */
+#define OPTIONS_SCRATCH_LEAST  (16u << 20) /* panels of any k that is in use fit into it */
 
 struct option_weight {
     uid_t uid;
@@ -37,6 +38,7 @@ struct options {
     double compile_seconds;
     uint64_t compile_bytes;
     double job_seconds;                           /* 0: as the device has it (queue.h) */
+    uint64_t scratch_bytes;                       /* 0: as the worker has it (cuda_panels.h) */
     uint64_t compilers;                           /* children at most */
     struct option_weight weights[QUOTA_UIDS_MAX]; /* not the file's */
     size_t weight_count;

@@ -354,6 +354,7 @@ int server_new(struct server **ret_server, const struct options *options)
         return error_trace(r);
     }
     (void)worker_init(&server->worker, &server->loop, options->device, &worker_operations);
+    server->worker.scratch = options->scratch_bytes;
     buffers_init(&server->buffers, &server->worker, &server->quota);
     staging_init(&server->staging, &server->worker);
     kernels_init(&server->kernels, &server->worker, server->compiler, kernels_changed);

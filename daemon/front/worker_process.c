@@ -246,6 +246,7 @@ static int process_spawn(struct worker_process *worker)
         {.flags = UV_INHERIT_FD, .data.fd = worker->link.fds.completion_event},
         {.flags = UV_INHERIT_FD, .data.fd = worker->link.peer_socket},
     };
+    char scratch[24];
     char *arguments[] = {
         (char *)"gemmd",
         (char *)"worker",
@@ -261,6 +262,8 @@ static int process_spawn(struct worker_process *worker)
         (char *)"6",
         (char *)"--log-level",
         (char *)log_level_name(log_level()),
+        (char *)"--scratch",
+        scratch,
         NULL,
     };
     uv_process_options_t options = {
@@ -272,6 +275,7 @@ static int process_spawn(struct worker_process *worker)
         .flags = UV_PROCESS_DETACHED, /* ^C is for the front, which then drains */
     };
 
+    (void)snprintf(scratch, sizeof(scratch), "%" PRIu64, worker->scratch);
     return uv_spawn(worker->loop, &worker->process, &options);
 }
 

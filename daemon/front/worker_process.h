@@ -98,6 +98,7 @@ struct worker_process {
     const struct worker_operations *operations;
     uv_loop_t *loop;
     const char *selector; /* what --device said */
+    uint64_t scratch;     /* what --scratch-size said; 0: nothing */
     char pinned[64];      /* the device of the first hello: every later worker gets it, or none */
     enum worker_state state;
     struct link link;

@@ -52,6 +52,9 @@ struct backend_operations {
     /* Commands submitted and not reaped. The worker stops taking commands at `depth`. */
     uint32_t (*pending)(const struct backend *backend);
     uint32_t depth;
+    /* Whether submitted commands have more to queue on the device at once, which `reap` does: the
+     * worker does not sleep meanwhile. */
+    bool (*is_eager)(const struct backend *backend);
     /* Takes the next finished command: 1 with `ret_completion`, 0 when none is ready, < 0 lost.
      * Never blocks. */
     int (*reap)(struct backend *backend, struct gemmd_completion *ret_completion);
@@ -59,6 +62,7 @@ struct backend_operations {
 
 struct backend {
     const struct backend_operations *operations;
+    uint64_t scratch; /* bytes of device memory that one streamed product may have */
     struct link_device device;
 };
 

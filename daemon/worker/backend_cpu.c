@@ -118,6 +118,12 @@ static uint32_t cpu_pending(const struct backend *backend)
     return container_of(backend, const struct backend_cpu, backend)->has_finished ? 1 : 0;
 }
 
+static bool cpu_is_eager(const struct backend *backend)
+{
+    (void)backend;
+    return false;
+}
+
 static int cpu_reap(struct backend *backend, struct gemmd_completion *ret_completion)
 {
     struct backend_cpu *cpu = backend_cpu(backend);
@@ -152,6 +158,7 @@ static const struct backend_operations cpu_operations = {
     .submit = cpu_submit,
     .pending = cpu_pending,
     .depth = 1,
+    .is_eager = cpu_is_eager,
     .reap = cpu_reap,
 };
 

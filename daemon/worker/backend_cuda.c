@@ -68,12 +68,21 @@ static void backend_cuda_unload(struct backend *backend, uint64_t kernel)
 
 static int backend_cuda_submit(struct backend *backend, const struct gemmd_command *command)
 {
-    return cuda_execute_submit(&self_of(backend)->execute, command);
+    struct backend_cuda *self = self_of(backend);
+
+    self->execute.panels.scratch_limit = backend->scratch;
+    self->execute.panels.scratch_most = backend->device.memory;
+    return cuda_execute_submit(&self->execute, command);
 }
 
 static uint32_t backend_cuda_pending(const struct backend *backend)
 {
     return cuda_execute_pending(&container_of(backend, const struct backend_cuda, base)->execute);
+}
+
+static bool backend_cuda_is_eager(const struct backend *backend)
+{
+    return cuda_execute_is_eager(&container_of(backend, const struct backend_cuda, base)->execute);
 }
 
 static int backend_cuda_reap(struct backend *backend, struct gemmd_completion *ret_completion)
@@ -91,6 +100,7 @@ static const struct backend_operations operations = {
     .submit = backend_cuda_submit,
     .pending = backend_cuda_pending,
     .depth = CUDA_EXECUTE_DEPTH,
+    .is_eager = backend_cuda_is_eager,
     .reap = backend_cuda_reap,
 };
 
@@ -113,6 +123,7 @@ static int open_device(struct backend_cuda *self, const char *selector, struct f
     if (r)
         return r;
 
+    self->base.scratch = self->base.device.memory / CUDA_PANELS_FRACTION;
     self->base.device.allocation_unit = (uint32_t)MIN(self->device.granularity, UINT32_MAX);
     r = cuda_execute_init(&self->execute, &self->driver, &self->kernels,
                           self->base.device.multiprocessors, ret_fault);

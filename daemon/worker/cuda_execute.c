@@ -27,6 +27,9 @@ int cuda_execute_init(struct cuda_execute *execute,
     *execute = (struct cuda_execute){
         .driver = driver, .kernels = kernels, .multiprocessors = MAX(multiprocessors, 1u)};
     int r = cuda_lanes_init(&execute->lanes, driver, ret_fault);
+    if (!r)
+        r = cuda_panels_init(&execute->panels, driver, kernels, execute->multiprocessors,
+                             &execute->lanes, ret_fault);
     if (r)
         cuda_execute_deinit(execute);
     return r;
@@ -35,6 +38,8 @@ int cuda_execute_init(struct cuda_execute *execute,
 void cuda_execute_deinit(struct cuda_execute *execute)
 {
     cuda_lanes_deinit(&execute->lanes);
+    if (execute->panels.driver)
+        cuda_panels_deinit(&execute->panels);
 }
 
 /* --- products -------------------------------------------------------------------------------- */
@@ -229,7 +234,7 @@ static bool is_quick(const struct cuda_execute *execute, const struct gemmd_comm
 static struct lane_range lanes_for(const struct cuda_execute *execute,
                                    const struct gemmd_command *command)
 {
-    uint32_t own = CUDA_MAIN_LANES + command->track - GEMMD_TRACK_IN;
+    uint32_t own = CUDA_LANE_IN + command->track - GEMMD_TRACK_IN;
 
     if (command->track != GEMMD_TRACK_MAIN)
         return (struct lane_range){own, own + 1};
@@ -307,6 +312,36 @@ static int wait_for_others(struct cuda_execute *execute,
     return r;
 }
 
+/* A slice of a product, or nothing at all to compute, needs no panels. */
+static bool is_streamed(const struct gemmd_command *command)
+{
+    const struct gemmd_job *job = &command->body.gemm;
+
+    return command->track == GEMMD_TRACK_STREAM && command->kind == GEMMD_COMMAND_GEMM &&
+           (job->flags & CUDA_STAGE_HOST_FLAGS) && job->m > 0 && job->n > 0 && job->batch > 0 &&
+           job->first_tile == 0 && job->tile_count == 0;
+}
+
+/* Nobody waits for it, nor it for anybody: the front saw to that. */
+static int submit_streamed(struct cuda_execute *execute,
+                           struct cuda_execute_entry *entry,
+                           const struct gemmd_command *command)
+{
+    const struct cuda_panels_entry streamed = {
+        .job = command->body.gemm,
+        .kernel = command->kernel,
+        .number = command->job,
+        .ret_status = &entry->status,
+        .ret_end = &entry->number,
+    };
+    entry->lane = CUDA_LANE_STREAM;
+    entry->number = UINT64_MAX;
+    entry->accesses.job = command->job;
+    cuda_panels_take(&execute->panels, &streamed);
+    execute->submitted++;
+    return error_trace(cuda_panels_pump(&execute->panels));
+}
+
 int cuda_execute_submit(struct cuda_execute *execute, const struct gemmd_command *command)
 {
     struct fault fault = FAULT_NONE;
@@ -315,6 +350,8 @@ int cuda_execute_submit(struct cuda_execute *execute, const struct gemmd_command
     assert(cuda_execute_pending(execute) < CUDA_EXECUTE_DEPTH);
     *entry = (struct cuda_execute_entry){
         .job = command->job, .started_ns = now_ns(), .status = STATUS_OK};
+    if (is_streamed(command))
+        return error_trace(submit_streamed(execute, entry, command));
     accesses_of(command, &entry->accesses);
     entry->lane = choose_lane(execute, command, &entry->accesses, &others);
 
@@ -335,6 +372,11 @@ int cuda_execute_submit(struct cuda_execute *execute, const struct gemmd_command
         return error_fold(r); /* without the write no job after this one would ever complete */
     execute->submitted++;
     return 0;
+}
+
+bool cuda_execute_is_eager(const struct cuda_execute *execute)
+{
+    return cuda_panels_is_eager(&execute->panels);
 }
 
 uint32_t cuda_execute_pending(const struct cuda_execute *execute)
@@ -385,6 +427,9 @@ int cuda_execute_reap(struct cuda_execute *execute, struct gemmd_completion *ret
 {
     if (execute->reaped == execute->submitted)
         return 0;
+    int r = cuda_panels_pump(&execute->panels);
+    if (r < 0)
+        return error_trace(r);
     look(execute);
 
     struct cuda_execute_entry *entry = first_ended(execute);

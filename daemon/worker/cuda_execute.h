@@ -17,6 +17,7 @@
 #include "access.h"
 #include "cuda_kernel.h"
 #include "cuda_lane.h"
+#include "cuda_panels.h"
 
 #define CUDA_EXECUTE_DEPTH 64 /* commands on all lanes; hides the launch cost many times */
 
@@ -26,7 +27,7 @@ struct cuda_execute_entry {
     enum status status;
     struct accesses accesses;
     uint32_t lane;
-    uint64_t number; /* on its lane, counted from 1 */
+    uint64_t number; /* on its lane, counted from 1; UINT64_MAX: its end is not queued yet */
     bool is_reaped;
     struct gemmd_copy host_copy; /* for the driver's thread */
 };
@@ -36,6 +37,7 @@ struct cuda_execute {
     const struct cuda_kernels *kernels;
     uint32_t multiprocessors;
     struct cuda_lanes lanes;
+    struct cuda_panels panels;
     struct cuda_execute_entry entries[CUDA_EXECUTE_DEPTH];
     uint64_t submitted, reaped; /* all before `reaped` are, and some after it */
     uint64_t asked_ns;          /* when a stream was last asked for its health */
@@ -54,3 +56,5 @@ void cuda_execute_deinit(struct cuda_execute *execute);
 int cuda_execute_submit(struct cuda_execute *execute, const struct gemmd_command *command);
 uint32_t cuda_execute_pending(const struct cuda_execute *execute);
 int cuda_execute_reap(struct cuda_execute *execute, struct gemmd_completion *ret_completion);
+/* Whether there is more to queue at once. */
+bool cuda_execute_is_eager(const struct cuda_execute *execute);

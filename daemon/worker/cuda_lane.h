@@ -18,8 +18,16 @@
 #define CUDA_QUICK_LANES 4
 #define CUDA_MAIN_LANES  (CUDA_QUICK_LANES + 2)
 
-/* One more for each of the other tracks (kernels_src/abi/ring.h). */
-#define CUDA_LANES (CUDA_MAIN_LANES + GEMMD_TRACK_COUNT - 1)
+/* Further ones for the other tracks (kernels_src/abi/ring.h). */
+enum {
+    CUDA_LANE_IN = CUDA_MAIN_LANES,
+    CUDA_LANE_OUT,
+    CUDA_LANE_STREAM,    /* ends of streamed products, and what goes out of them (cuda_panels.h) */
+    CUDA_LANE_PANELS_IN, /* what comes in */
+    CUDA_LANE_PANELS_0,  /* and is computed */
+    CUDA_LANE_PANELS_1,
+    CUDA_LANES,
+};
 
 struct cuda_lane {
     CUstream stream;

@@ -5,9 +5,8 @@
  * that was planned from the client's addresses is right for the copy as well. Of D only the m x n
  * elements travel, so what lies between the rows of a client's matrix stays as it is.
  *
- * All copies and the kernel are on one stream, in order. Overlap of one job's copies with another
- * job's kernel starts here: stage_in, launch and stage_out only need streams of their own and
- * events between them, the layout stays.
+ * All copies and the kernel are on one stream, in order: for jobs whose copies are over sooner than
+ * streams could be told of each other. Large ones are cut into panels instead (cuda_panels.h).
  */
 #pragma once
 

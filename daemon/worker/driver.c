@@ -70,8 +70,10 @@ int driver_init(struct driver *driver, struct fault *ret_fault)
     if (r)
         return r;
 
-    /* The first launch of a lazily loaded function waits for a grid that does not leave. */
-    if (setenv("CUDA_MODULE_LOADING", "EAGER", /* overwrite= */ 1) < 0)
+    /* The first launch of a lazily loaded function waits for a grid that does not leave. Streams
+     * that share a queue of the device wait for each other; there are eight unless one asks. */
+    if (setenv("CUDA_MODULE_LOADING", "EAGER", /* overwrite= */ 1) < 0 ||
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "16", /* overwrite= */ 0) < 0)
         return error_origin(-errno);
 
     CUresult result = cu(driver)->Init(0);

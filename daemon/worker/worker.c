@@ -32,6 +32,7 @@ struct arguments {
     const char *device;
     struct link_fds fds;
     enum log_level level;
+    uint64_t scratch; /* bytes for a streamed product; 0: the device's own measure */
 };
 
 static bool fd_parse(const char *text, int *ret_fd)
@@ -48,6 +49,15 @@ static bool fd_parse(const char *text, int *ret_fd)
     return true;
 }
 
+static bool size_parse(const char *text, uint64_t *ret_size)
+{
+    char *end;
+
+    errno = 0;
+    *ret_size = strtoull(text, &end, 10);
+    return errno == 0 && end != text && *end == '\0';
+}
+
 static bool arguments_parse(int argc, char **argv, struct arguments *ret_arguments)
 {
     static const struct option options[] = {
@@ -57,6 +67,7 @@ static bool arguments_parse(int argc, char **argv, struct arguments *ret_argumen
         {"completion-event", required_argument, NULL, 'p'},
         {"socket", required_argument, NULL, 's'},
         {"log-level", required_argument, NULL, 'l'},
+        {"scratch", required_argument, NULL, 'r'},
         {0},
     };
     struct arguments given = {.device = "auto", .fds = {-1, -1, -1, -1}, .level = LOG_LEVEL_INFO};
@@ -75,6 +86,8 @@ static bool arguments_parse(int argc, char **argv, struct arguments *ret_argumen
             good = fd_parse(optarg, &given.fds.completion_event);
         else if (option == 's')
             good = fd_parse(optarg, &given.fds.socket);
+        else if (option == 'r')
+            good = size_parse(optarg, &given.scratch);
         else
             good = option == 'l' && log_level_from_text(optarg, &given.level);
     }
@@ -183,15 +196,17 @@ static int work(struct link *link, struct backend *backend)
     return EXIT_LOST;
 }
 
-static int device_serve(struct link *link, const char *selector)
+static int device_serve(struct link *link, const struct arguments *arguments)
 {
     struct backend *backend = NULL;
     struct fault fault = FAULT_NONE;
     int r;
 
-    r = device_open(selector, link, &backend, &fault);
+    r = device_open(arguments->device, link, &backend, &fault);
     if (r)
         return device_refused(link, &fault, r);
+    if (arguments->scratch > 0)
+        backend->scratch = arguments->scratch;
 
     log_info("device=%s name=\"%s\" driver=\"%s\"", backend->operations->name, backend->device.name,
              backend->device.driver);
@@ -214,8 +229,10 @@ int worker_main(int argc, char **argv)
 
     log_init("worker", LOG_LEVEL_INFO);
     if (!arguments_parse(argc, argv, &arguments)) {
-        log_error("state=refused reason=\"usage: gemmd worker --device DEVICE --memory FD "
-                  "--command-event FD --completion-event FD --socket FD; the front starts it\"");
+        log_error(
+            "state=refused reason=\"usage: gemmd worker --device DEVICE --memory FD "
+            "--command-event FD --completion-event FD --socket FD [--scratch BYTES]; the front "
+            "starts it\"");
         return EXIT_ABSENT;
     }
     log_init("worker", arguments.level);
@@ -224,5 +241,5 @@ int worker_main(int argc, char **argv)
         log_error("state=refused reason=\"the memory given is not a link of this version\"");
         return EXIT_ABSENT;
     }
-    return device_serve(&link, arguments.device);
+    return device_serve(&link, &arguments);
 }

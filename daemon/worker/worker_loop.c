@@ -296,6 +296,7 @@ static bool is_done(const struct worker_loop *loop)
 
 int worker_loop_run(struct worker_loop *loop, struct fault *ret_fault)
 {
+    const struct backend_operations *operations = loop->backend->operations;
     int r = 0;
 
     while (r == 0 && !is_done(loop)) {
@@ -305,7 +306,7 @@ int worker_loop_run(struct worker_loop *loop, struct fault *ret_fault)
         if (progress) {
             loop->active_ns = now_ns();
             loop->pause_ns = LOOP_PAUSE_STEP_NS;
-        } else if (r == 0 && is_hot(loop)) {
+        } else if (r == 0 && (is_hot(loop) || operations->is_eager(loop->backend))) {
             relax();
         } else if (r == 0) {
             r = sleep_for_work(loop);

@@ -28,7 +28,15 @@ struct fake_operation {
 
 static unsigned number_of_stream(CUstream stream)
 {
-    return (unsigned)((struct fake_stream *)stream - fake.streams);
+    uintptr_t offset = (uintptr_t)stream - (uintptr_t)fake.streams;
+
+    return (unsigned)MIN(offset / sizeof(struct fake_stream), FAKE_DRIVER_STREAMS);
+}
+
+/* The default streams have no queue, and their handles are small numbers. */
+static struct fake_stream *queue_of(CUstream stream)
+{
+    return number_of_stream(stream) < FAKE_DRIVER_STREAMS ? (struct fake_stream *)stream : NULL;
 }
 
 /* --- what runs when -------------------------------------------------------------------------- */
@@ -51,7 +59,7 @@ append(CUstream stream, fake_driver_run_fn run, const void *argument, size_t siz
 CUresult
 fake_driver_queue(CUstream stream, fake_driver_run_fn run, const void *argument, size_t size)
 {
-    if (fake.lazy && stream)
+    if (fake.lazy && queue_of(stream))
         (void)append(stream, run, argument, size);
     else
         run(argument);
@@ -181,14 +189,14 @@ CUresult CUDAAPI cuStreamQuery(CUstream hStream)
 {
     ENTER(StreamQuery);
     look();
-    bool is_busy = fake.is_held || (hStream && ((struct fake_stream *)hStream)->first);
+    bool is_busy = fake.is_held || (queue_of(hStream) && queue_of(hStream)->first);
     return is_busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
 {
     ENTER(StreamSynchronize);
-    while (hStream && ((struct fake_stream *)hStream)->first) {
+    while (queue_of(hStream) && queue_of(hStream)->first) {
         if (fake_driver_run(1) == 0) {
             fprintf(stderr, "fake driver: the streams wait for each other\n");
             abort();
@@ -300,8 +308,9 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
     (void)Flags;
     ENTER(StreamWaitEvent);
     struct fake_event *event = (struct fake_event *)hEvent;
-    ((struct fake_stream *)hStream)->awaited |= 1u << event->stream;
-    if (fake.lazy) {
+    if (queue_of(hStream))
+        queue_of(hStream)->awaited |= 1u << event->stream;
+    if (fake.lazy && queue_of(hStream)) {
         struct fake_operation *operation = append(hStream, NULL, "", 0);
 
         operation->event = event;

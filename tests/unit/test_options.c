@@ -103,6 +103,8 @@ Test(options, refuses_what_is_out_of_range_and_names_it)
         {"--job-time-limit", "1s"},
         {"--ready-fd", "900"},
         {"--compile-memory-limit", "1"},
+        {"--scratch-size", "15M"},
+        {"--scratch-size", "much"},
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {

@@ -75,7 +75,7 @@ Test(settings, every_option_of_the_command_line_may_be_there)
 {
     cr_assert_eq(parse("[daemon]\nsocket=/s\ndevice=cpu\ncache=/c\ncache-size=1\nkernels=/k\n"
                        "mode=600\nlog-level=debug\ncompile-time-limit=1\ncompile-memory-limit=1G\n"
-                       "job-time-limit=1.5\ncompilers=3\n"),
+                       "job-time-limit=1.5\ncompilers=3\nscratch-size=1G\n"),
                  0, "%s", message);
     cr_expect_str_eq(options.socket, "/s");
     cr_expect_str_eq(options.cache, "/c");
@@ -85,6 +85,7 @@ Test(settings, every_option_of_the_command_line_may_be_there)
     cr_expect_eq(options.compile_bytes, 1u << 30);
     cr_expect_eq(options.job_seconds, 1.5);
     cr_expect_eq(options.compilers, 3);
+    cr_expect_eq(options.scratch_bytes, 1u << 30);
 }
 
 Test(settings, command_line_wins_over_environment_over_file_over_default)

@@ -35,6 +35,12 @@ static uint32_t slow_pending(const struct backend *backend)
 }
 
 /* Every third look finds something finished. */
+static bool slow_is_eager(const struct backend *backend)
+{
+    (void)backend;
+    return false;
+}
+
 static int slow_reap(struct backend *backend, struct gemmd_completion *ret_completion)
 {
     struct slow_device *device = slow(backend);
@@ -52,6 +58,7 @@ static const struct backend_operations slow_operations = {
     .submit = slow_submit,
     .pending = slow_pending,
     .depth = 3,
+    .is_eager = slow_is_eager,
     .reap = slow_reap,
 };
 
