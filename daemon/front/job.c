@@ -207,6 +207,7 @@ void job_command(const struct job *job, struct gemmd_command *ret_command)
 {
     *ret_command = (struct gemmd_command){
         .track = job->track,
+        .is_quick = job->is_quick,
         .job = job->number,
         .kernel = job->kernel ? job->kernel->id : 0,
     };

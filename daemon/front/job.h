@@ -59,6 +59,7 @@ struct job {
     uint32_t blockers;        /* earlier jobs of this stream for which job_blocks() */
     uint32_t in_flight;       /* commands without a completion */
     int priority;             /* -1, 0 or 1, among jobs of its uid */
+    bool is_quick;            /* queue.h: QUEUE_QUICK_SECONDS */
     bool is_suspect;          /* was taken by a worker that died: runs alone until it passes */
     bool awaits_kernel;       /* it was being compiled when the request came */
     bool was_taken, is_lost;  /* by a worker that died, while that is sorted out */

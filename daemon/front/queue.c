@@ -132,6 +132,8 @@ static bool is_within_horizon(struct queue *queue, const struct job *job)
 
     if (track->under_way == 0)
         return true;
+    if (job->is_quick)
+        return track->quick_seconds + job->estimate_seconds <= QUEUE_HORIZON_SECONDS;
     beyond = track->seconds - oldest_of(queue, job->track)->seconds;
     /* A slice is never shorter than a wave, however long that takes: one may always wait, so that
      * the device does not. */
@@ -173,6 +175,7 @@ static void record(struct queue *queue, struct job *job, uint64_t link_index)
         .seconds = job_slice_seconds(job),
     };
     queue->tracks[job->track].seconds += command->seconds;
+    queue->tracks[job->track].quick_seconds += job->is_quick ? command->seconds : 0;
     queue->tracks[job->track].under_way++;
     turns_charge(&queue->turns, job, command->seconds);
     job->tiles_committed = command->tiles_end;
@@ -285,6 +288,7 @@ static void take_completion(struct queue *queue,
     job->in_flight--;
     turns_served(&queue->turns, job, measured - command->seconds);
     track->seconds -= command->seconds;
+    track->quick_seconds -= job->is_quick ? command->seconds : 0;
     track->under_way--;
     *command = (struct queue_command){0};
     while (queue->commands_done < queue->commands_sent &&
@@ -292,7 +296,7 @@ static void take_completion(struct queue *queue,
         queue->commands_done++;
     /* Sums of differences drift; an empty track is exactly no work. */
     if (track->under_way == 0)
-        track->seconds = 0;
+        track->seconds = track->quick_seconds = 0;
 }
 
 static void complete_job(struct queue *queue, struct job *job, struct gemmd_completion completion)
@@ -336,6 +340,7 @@ void queue_submit(struct queue *queue, struct job *job, struct stream *stream)
     job->estimate_class = job_estimate_class(job);
     job->estimate_seconds =
         estimate_correct(&queue->estimates, job->estimate_class, job->predicted_seconds);
+    job->is_quick = job->track == GEMMD_TRACK_MAIN && job->estimate_seconds <= QUEUE_QUICK_SECONDS;
     job_slice(job, QUEUE_HORIZON_SECONDS);
     queue->count++;
     list_for_each(cursor, &stream->jobs)

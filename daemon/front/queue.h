@@ -30,6 +30,11 @@
 
 #define QUEUE_HORIZON_SECONDS 200e-6 /* what a small job may have to wait behind */
 
+/* A job of the main track that takes no longer goes first in the worker, before committed ones that
+ * have not begun: it has a horizon of its own, since it waits only behind what runs and its like.
+ */
+#define QUEUE_QUICK_SECONDS 20e-6
+
 /* What has a track beside the main one: products with so many bytes on host memory, copies of so
  * many. Less is over sooner than the tracks can be told of each other. */
 #define QUEUE_STREAM_BYTES (8u << 20)
@@ -67,6 +72,7 @@ struct queue_command {
 struct queue_track {
     uint64_t under_way;
     double seconds;         /* estimated, of those */
+    double quick_seconds;   /* of those that are quick */
     uint64_t busy_until_ns; /* the last command's end: the next one began no earlier */
 };
 

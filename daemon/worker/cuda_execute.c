@@ -218,28 +218,14 @@ struct lane_range {
     uint32_t first, end;
 };
 
-/* A product is quick that takes no longer than this on all multiprocessors at a tensor core's rate:
- * some microseconds. Whatever else is on the main track is short, too. */
-#define QUICK_FLOP_PER_MULTIPROCESSOR 0x1p24
-
-static bool is_quick(const struct cuda_execute *execute, const struct gemmd_command *command)
-{
-    const struct gemmd_job *job = &command->body.gemm;
-
-    return command->kind != GEMMD_COMMAND_GEMM ||
-           2.0 * (double)job->m * (double)job->n * (double)job->k * (double)job->batch <=
-               QUICK_FLOP_PER_MULTIPROCESSOR * execute->multiprocessors;
-}
-
-static struct lane_range lanes_for(const struct cuda_execute *execute,
-                                   const struct gemmd_command *command)
+static struct lane_range lanes_for(const struct gemmd_command *command)
 {
     uint32_t own = CUDA_LANE_IN + command->track - GEMMD_TRACK_IN;
 
     if (command->track != GEMMD_TRACK_MAIN)
         return (struct lane_range){own, own + 1};
-    return is_quick(execute, command) ? (struct lane_range){0, CUDA_QUICK_LANES}
-                                      : (struct lane_range){CUDA_QUICK_LANES, CUDA_MAIN_LANES};
+    return command->is_quick ? (struct lane_range){0, CUDA_QUICK_LANES}
+                             : (struct lane_range){CUDA_QUICK_LANES, CUDA_MAIN_LANES};
 }
 
 static uint32_t least_busy(const struct cuda_execute *execute, struct lane_range range)
@@ -259,7 +245,7 @@ static uint32_t choose_lane(struct cuda_execute *execute,
                             const struct accesses *accesses,
                             uint32_t *ret_others)
 {
-    struct lane_range range = lanes_for(execute, command);
+    struct lane_range range = lanes_for(command);
     uint32_t lanes = 0, mine = CUDA_LANES;
 
     look(execute);

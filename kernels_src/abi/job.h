@@ -60,7 +60,8 @@ struct gemmd_job {
     gemmd_u64 bias;      /* address of m or n elements of the output type, by the flags */
     gemmd_i64 stride_bias;
     /* A job that is timed: launched `repeats` times (0: once) one after the other, on `repeat_sets`
-     * sets of operands in turns that lie `repeat_step` bytes apart. For the worker, not the kernel. */
+     * sets of operands in turns that lie `repeat_step` bytes apart. For the worker, not the kernel.
+     */
     gemmd_u32 repeats, repeat_sets;
     gemmd_u64 repeat_step;
     gemmd_u64 reserved1[5];

@@ -46,7 +46,9 @@ struct gemmd_command {
         struct gemmd_copy copy;
     } body;
 
-    gemmd_u64 reserved1[4];
+    gemmd_u32 is_quick; /* of the main track: goes before what waits there and is not */
+    gemmd_u32 reserved0;
+    gemmd_u64 reserved1[3];
 };
 
 GEMMD_STATIC_ASSERT(sizeof(struct gemmd_command) == 320, "command slot size is ABI");

@@ -42,6 +42,7 @@ static unsigned submit_on(uint32_t track, uint64_t job, unsigned to, unsigned fr
     struct gemmd_command command = {
         .kind = GEMMD_COMMAND_COPY,
         .track = track,
+        .is_quick = true,
         .job = job,
         .body.copy = {.destination = (uintptr_t)&memory[to],
                       .source = (uintptr_t)&memory[from],
@@ -84,6 +85,7 @@ static unsigned submit_product(uint64_t job, int64_t size)
     struct gemmd_command command = {
         .kind = GEMMD_COMMAND_GEMM,
         .track = GEMMD_TRACK_MAIN,
+        .is_quick = size < 1024,
         .job = job,
         .body.gemm = {.m = size,
                       .n = size,

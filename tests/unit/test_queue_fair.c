@@ -409,3 +409,55 @@ Test(queue_fair, a_tracks_time_is_not_anothers)
     complete_after(streamed, 1.0);
     cr_expect_float_eq(estimate_correct(&queue.estimates, class, 1.0), 1.0, 1e-6);
 }
+
+/* --- quick jobs ------------------------------------------------------------------------------ */
+
+static uint64_t submit_seconds(struct stream *stream, uid_t uid, int buffer, double seconds)
+{
+    return submit(stream, copy(uid, 0, buffer, seconds));
+}
+
+Test(queue_fair, a_quick_job_is_committed_beside_what_fills_the_horizon)
+{
+    uint64_t running = submit_seconds(&session_a, 1, 1, 150e-6),
+             next = submit_seconds(&session_a, 1, 2, 190e-6),
+             quick = submit_seconds(&session_b, 2, 3, 15e-6);
+
+    cr_expect_eq(take(), running);
+    cr_expect_eq(take(), next);
+    cr_expect_not(taken.is_quick);
+    cr_expect_eq(take(), quick);
+    cr_expect(taken.is_quick);
+    complete(quick);
+    complete(running);
+    complete(next);
+}
+
+Test(queue_fair, quick_jobs_have_a_horizon_too)
+{
+    size_t count = 0;
+    uint64_t first = submit_seconds(&session_a, 1, 1, 150e-6), numbers[64];
+
+    for (int i = 0; i < 30; i++)
+        submit_seconds(&session_b, 2, 2, 19e-6);
+    cr_assert_eq(take(), first);
+    while ((numbers[count] = take()))
+        count++;
+    cr_expect_eq(count, (size_t)(QUEUE_HORIZON_SECONDS / 19e-6));
+    complete(first);
+    for (size_t i = 0; i < count; i++)
+        complete(numbers[i]);
+    while ((first = take()))
+        complete(first);
+    cr_expect_eq(ended_count, 31);
+}
+
+Test(queue_fair, quick_jobs_gain_no_device_time_over_another_uid)
+{
+    struct contest contest = {{1, 2}, {1e-3, 10e-6}, {1e-3, 10e-6}, {0, 0}};
+    double used[2];
+
+    contend(&contest, 3000, used);
+    cr_expect_leq(used[0], used[1] + 2e-3, "%g against %g", used[0], used[1]);
+    cr_expect_leq(used[1], used[0] + 2e-3, "%g against %g", used[0], used[1]);
+}
