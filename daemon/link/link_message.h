@@ -57,7 +57,7 @@ struct link_device {
     char note[160];  /* why `auto` fell back to the CPU; empty otherwise */
 };
 
-/* Elements that one tensor copy moves; 0: the kernel takes no tensor maps. */
+/* Elements that one tensor copy moves; 0: the kernel takes no tensor map of the operand. */
 struct link_box {
     uint32_t columns, rows;
 };
@@ -84,7 +84,8 @@ struct link_message {
     uint32_t cluster_m, cluster_n;    /* LINK_LOAD: CTAs of a cluster; 0: 1 */
     uint32_t cluster_k;               /* LINK_LOAD: of them, those of one tile; 0: 1 */
     uint32_t has_cta_per_tile;        /* LINK_LOAD: 0: CTAs walk over the tiles */
-    struct link_box box[LINK_BOXES];  /* LINK_LOAD */
-    uint64_t offset;                  /* LINK_MAP foreign, ipc: where in it the memory begins */
-    uint8_t handle[LINK_IPC_HANDLE];  /* LINK_MAP ipc */
+    uint32_t repacks; /* LINK_LOAD: the cubin has a kernel that copies inputs before the product */
+    struct link_box box[LINK_BOXES]; /* LINK_LOAD */
+    uint64_t offset;                 /* LINK_MAP foreign, ipc: where in it the memory begins */
+    uint8_t handle[LINK_IPC_HANDLE]; /* LINK_MAP ipc */
 };

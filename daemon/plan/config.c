@@ -41,6 +41,7 @@ static const char *const copy_texts[] = {
     [CONFIG_COPY_V16] = "v16",
     [CONFIG_COPY_ELEMENT] = "element",
     [CONFIG_COPY_TMA] = "tma",
+    [CONFIG_COPY_REPACK] = "repack",
 };
 
 static const struct arch *arch_find(uint32_t number)
@@ -228,11 +229,14 @@ static void hopper_resources(const struct config *config,
     ret_resources->threads = (tile->warps_m + loading_warps) * 32;
     ret_resources->shared_memory = ring + buffers + barriers;
     ret_resources->is_persistent = tile->schedule >= CONFIG_SCHEDULE_PERSISTENT;
+    ret_resources->repacks = tile->copy == CONFIG_COPY_REPACK;
     ret_resources->box[CONFIG_BOX_A] =
         input_box(tile->m, tile->k, !config->trans_a, config->cluster_n);
     ret_resources->box[CONFIG_BOX_B] =
         input_box(tile->n, tile->k, config->trans_b, config->cluster_m);
-    ret_resources->box[CONFIG_BOX_C] = ret_resources->box[CONFIG_BOX_D] = out;
+    /* Rows of C and D that start anywhere are for threads. */
+    if (!ret_resources->repacks)
+        ret_resources->box[CONFIG_BOX_C] = ret_resources->box[CONFIG_BOX_D] = out;
 }
 
 void config_resources(const struct config *config, struct config_resources *ret_resources)
@@ -268,7 +272,8 @@ const char *config_source(const struct config *config)
     case CONFIG_PORTABLE:
         return "entry/gemm_portable.cu";
     case CONFIG_HOPPER:
-        return "entry/gemm_hopper.cu";
+        return config->copy == CONFIG_COPY_REPACK ? "entry/gemm_hopper_repack.cu"
+                                                  : "entry/gemm_hopper.cu";
     default:
         return NULL;
     }

@@ -41,6 +41,8 @@ enum config_copy {
     CONFIG_COPY_V16,     /* every row starts on 16 bytes: cp.async of 16 bytes, vector stores */
     CONFIG_COPY_ELEMENT, /* any alignment: element loads and stores */
     CONFIG_COPY_TMA,     /* every row starts on 16 bytes: tensor copies, both ways */
+    CONFIG_COPY_REPACK,  /* any alignment: a launch before copies inputs to rows that tensor copies
+                            can read; stores of 16 bytes inside rows, of elements at their ends */
 };
 
 struct config {
@@ -70,7 +72,7 @@ struct config_defines {
 
 /* What one tensor copy moves: rows of 128 bytes. */
 struct config_box {
-    uint32_t columns, rows; /* elements; 0: the kernel takes no tensor maps */
+    uint32_t columns, rows; /* elements; 0: the kernel takes no tensor map of the operand */
 };
 
 enum { CONFIG_BOX_A, CONFIG_BOX_B, CONFIG_BOX_C, CONFIG_BOX_D, CONFIG_BOX_COUNT };
@@ -81,6 +83,7 @@ struct config_resources {
     uint32_t shared_memory;           /* dynamic, bytes */
     uint32_t ctas_per_multiprocessor; /* what the launch bounds promise */
     bool is_persistent;               /* CTAs walk: no more of them than fit at once */
+    bool repacks;                     /* the module has the kernel CONFIG_REPACK_ENTRY, too */
     struct config_box box[CONFIG_BOX_COUNT];
 };
 
@@ -95,6 +98,7 @@ bool config_equal(const struct config *a, const struct config *b);
  * ("sm_90a") for a configuration. */
 const char *config_source(const struct config *config);
 const char *config_entry(const struct config *config);
+#define CONFIG_REPACK_ENTRY "repack" /* see CONFIG_COPY_REPACK */
 /* The level of ptxas's optimiser. */
 unsigned config_optimization(const struct config *config);
 const char *config_architecture(uint32_t arch); /* NULL when this version does not know it */

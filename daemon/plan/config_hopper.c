@@ -13,33 +13,38 @@ struct hopper_row {
     uint32_t m, n, stages, warps_m, cluster_m, cluster_n;
     enum config_schedule schedule;
     bool has_wide_output; /* of 32 bits */
+    enum config_copy copy;
 };
 
 /* What the plan chooses from. A cluster keeps the large tiles off the roof of the L2: its two CTAs
  * copy half each of what both need. */
 static const struct hopper_row rows[] = {
-    {128, 256, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, true},
-    {256, 128, 4, 8, 1, 2, CONFIG_SCHEDULE_COOP, false},
-    {128, 192, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, false},
-    {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_COOP, true},
-    {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_PINGPONG, false},
-    {64, 128, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, false},
-    {64, 64, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, true},
+    {128, 256, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, CONFIG_COPY_TMA},
+    {256, 128, 4, 8, 1, 2, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_TMA},
+    {128, 192, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_TMA},
+    {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, CONFIG_COPY_TMA},
+    {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_PINGPONG, false, CONFIG_COPY_TMA},
+    {64, 128, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_TMA},
+    {64, 64, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, true, CONFIG_COPY_TMA},
+    /* rows that start anywhere */
+    {128, 256, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, CONFIG_COPY_REPACK},
+    {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_REPACK},
+    {64, 64, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, true, CONFIG_COPY_REPACK},
 };
 
 /* The lower steps of the ladder, for bf16 as A[M,K] and B[N,K]: to be measured, never planned. */
 static const struct hopper_row ladder[] = {
-    {128, 256, 1, 8, 1, 1, CONFIG_SCHEDULE_TMA, false},
-    {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_PIPELINED, false},
-    {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_PERSISTENT, false},
-    {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_COOP, false},
+    {128, 256, 1, 8, 1, 1, CONFIG_SCHEDULE_TMA, false, CONFIG_COPY_TMA},
+    {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_PIPELINED, false, CONFIG_COPY_TMA},
+    {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_PERSISTENT, false, CONFIG_COPY_TMA},
+    {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_TMA},
 };
 
 static struct config_tile tile_of(const struct hopper_row *row, enum dtype input)
 {
     return (struct config_tile){
         .input = input,
-        .copy = CONFIG_COPY_TMA,
+        .copy = row->copy,
         .m = row->m,
         .n = row->n,
         .k = TILE_K,

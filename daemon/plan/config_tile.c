@@ -98,7 +98,7 @@ bool config_tile_find(const struct config *config, struct config_tile *ret_tile)
 struct config config_of_tile(const struct config *kind, const struct config_tile *tile)
 {
     return (struct config){
-        .family = tile->copy == CONFIG_COPY_TMA ? CONFIG_HOPPER : CONFIG_PORTABLE,
+        .family = tile->copy >= CONFIG_COPY_TMA ? CONFIG_HOPPER : CONFIG_PORTABLE,
         .arch = kind->arch,
         .input = tile->input,
         .output = kind->output,

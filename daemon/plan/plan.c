@@ -14,7 +14,8 @@
 #define CPU_CLOCK          2.5e9
 #define CPU_CALL_SECONDS   2e-6
 
-#define ROW_ALIGNMENT 16 /* bytes, what CONFIG_COPY_V16 and CONFIG_COPY_TMA ask for */
+#define ROW_ALIGNMENT  16  /* bytes, what CONFIG_COPY_V16 and CONFIG_COPY_TMA ask for */
+#define REPACK_PADDING 128 /* bytes that a repacked row has more, at most */
 
 static bool operand_is_used(const struct problem *problem, enum operand_role role)
 {
@@ -48,6 +49,23 @@ static enum operand_role unaligned_operand(const struct problem *problem,
             !operand_is_aligned(problem, role, address[role], bytes))
             return role;
     return OPERAND_COUNT;
+}
+
+/* What CONFIG_COPY_REPACK copies before the product: inputs whose rows do not start on 16 bytes, to
+ * rows that do. In double: whether it is too much is asked later. */
+static double repack_bytes(const struct problem *problem, const uint64_t address[OPERAND_COUNT])
+{
+    double bytes = 0;
+
+    for (enum operand_role role = OPERAND_A; role <= OPERAND_B; role++) {
+        int64_t items = problem->operand[role].stride != 0 ? problem->batch : 1;
+        double row = (double)problem_columns(problem, role) * (double)dtype_size(problem->input);
+
+        if (problem_reads(problem, role) &&
+            !operand_is_aligned(problem, role, address[role], ROW_ALIGNMENT))
+            bytes += (row + REPACK_PADDING) * (double)problem_rows(problem, role) * (double)items;
+    }
+    return bytes;
 }
 
 bool plan_rows_are_aligned(const struct problem *problem,
@@ -107,10 +125,14 @@ static const char *bound_name(const struct plan *plan)
 static void
 explain(const struct plan_device *device, enum operand_role unaligned, struct plan *plan)
 {
-    char copy[96];
+    char copy[112];
 
     if (unaligned == OPERAND_COUNT)
         snprintf(copy, sizeof copy, "every row starts on %d bytes", ROW_ALIGNMENT);
+    else if (plan->config.copy == CONFIG_COPY_REPACK)
+        snprintf(copy, sizeof copy,
+                 "rows of %s do not all start on %d bytes, so %.1f MB of inputs are copied first",
+                 operand_name(unaligned), ROW_ALIGNMENT, plan->repack_bytes * 1e-6);
     else
         snprintf(copy, sizeof copy,
                  "rows of %s do not all start on %d bytes, so elements are copied one by one",
@@ -124,8 +146,11 @@ explain(const struct plan_device *device, enum operand_role unaligned, struct pl
 static void predict(const struct problem *problem,
                     const struct config *config,
                     const struct plan_device *device,
+                    double repacked,
                     struct plan *ret_plan)
 {
+    if (config->copy == CONFIG_COPY_REPACK)
+        ret_plan->repack_bytes = repacked;
     if (config->family == CONFIG_HOPPER)
         plan_hopper_predict(problem, config, device, ret_plan);
     else
@@ -156,6 +181,7 @@ static void rank_insert(struct ranking *ranking, const struct plan *candidate)
 static void rank_with(const struct problem *problem,
                       const struct plan_device *device,
                       enum config_copy copy,
+                      double repacked,
                       struct ranking *ranking)
 {
     struct config kind = {.arch = device->arch,
@@ -171,7 +197,7 @@ static void rank_with(const struct problem *problem,
 
         if (!config_fits(&configs[i], copy, device->shared_memory_per_block))
             continue;
-        predict(problem, &configs[i], device, &candidate);
+        predict(problem, &configs[i], device, repacked, &candidate);
         rank_insert(ranking, &candidate);
     }
 }
@@ -183,6 +209,7 @@ static enum status rank(const struct problem *problem,
                         struct fault *ret_fault)
 {
     enum operand_role unaligned;
+    double repacked;
 
     ranking->count = 0;
     if (device->is_cpu) {
@@ -190,12 +217,15 @@ static enum status rank(const struct problem *problem,
         return STATUS_OK;
     }
     unaligned = unaligned_operand(problem, address, ROW_ALIGNMENT);
+    repacked = repack_bytes(problem, address);
     if (unaligned == OPERAND_COUNT && plan_hopper_can(problem))
-        rank_with(problem, device, CONFIG_COPY_TMA, ranking);
+        rank_with(problem, device, CONFIG_COPY_TMA, 0, ranking);
     if (ranking->count == 0 && unaligned == OPERAND_COUNT)
-        rank_with(problem, device, CONFIG_COPY_V16, ranking);
-    if (ranking->count == 0)
-        rank_with(problem, device, CONFIG_COPY_ELEMENT, ranking);
+        rank_with(problem, device, CONFIG_COPY_V16, 0, ranking);
+    if (unaligned != OPERAND_COUNT && plan_hopper_can(problem) && repacked <= PLAN_REPACK_BYTES_MAX)
+        rank_with(problem, device, CONFIG_COPY_REPACK, repacked, ranking);
+    if (ranking->count == 0 || unaligned != OPERAND_COUNT)
+        rank_with(problem, device, CONFIG_COPY_ELEMENT, 0, ranking);
     if (ranking->count == 0)
         return fault_set(ret_fault, STATUS_UNSUPPORTED, "dtype",
                          "no kernel for %s to %s on architecture %u with %u bytes of shared "

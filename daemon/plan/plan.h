@@ -25,6 +25,11 @@ bool plan_rows_are_aligned(const struct problem *problem,
 
 #define PLAN_REASON_MAX 256
 
+/* Inputs of more bytes than this are not repacked (CONFIG_COPY_REPACK) but copied element by
+ * element: the copies lie in device memory that no client is charged for. Two matrices of 32000
+ * rows and columns fit. */
+#define PLAN_REPACK_BYTES_MAX 4294967296.0
+
 struct plan {
     struct config config;
     double predicted_seconds;
@@ -32,6 +37,7 @@ struct plan {
     double tensor_seconds, l2_seconds, memory_seconds, fixed_seconds;
     double wave_efficiency; /* 0 to 1 */
     uint64_t tiles;
+    double repack_bytes;          /* of inputs that are copied before the product */
     char reason[PLAN_REASON_MAX]; /* one sentence */
     /* by the front, where there is a tuning database: what plan_choose() leaves 0 */
     uint32_t epoch;          /* of the database that was asked */

@@ -14,6 +14,7 @@
 #define L2_BYTES_CLOCK   46.0   /* of a multiprocessor when all of them load */
 #define STORE_BYTES_CLK  32.0   /* of a multiprocessor, through the epilogue's buffers */
 #define LAUNCH_SECONDS   2.5e-6
+#define REPACK_SECONDS   1.5e-6 /* a launch more, beside the end of the one before */
 #define FILL_CLOCKS      1500.0 /* barriers, first copies, last store */
 #define TILE_CLOCKS      300.0  /* between two tiles of a CTA, besides the store */
 #define DEFAULT_CLOCK    1.7e9
@@ -79,6 +80,14 @@ static double memory_bytes(const struct problem *problem)
     return input * k * (a * m + b * n) + output * m * n * batch * (problem->beta != 0 ? 2 : 1);
 }
 
+/* The launch before the product's reads what it copies once, and writes it once. */
+static double repack_seconds(const struct config *config, double bytes, double hbm)
+{
+    if (config->copy != CONFIG_COPY_REPACK || bytes == 0)
+        return 0;
+    return REPACK_SECONDS + 2 * bytes / (hbm * HBM_EFFICIENCY);
+}
+
 void plan_hopper_predict(const struct problem *problem,
                          const struct config *config,
                          const struct plan_device *device,
@@ -113,7 +122,8 @@ void plan_hopper_predict(const struct problem *problem,
     ret_plan->tensor_seconds = tensor / clock;
     ret_plan->l2_seconds = rounds * load / (L2_BYTES_CLOCK / fmax(busy, 0.5)) / clock;
     ret_plan->memory_seconds = memory_bytes(problem) / (hbm * HBM_EFFICIENCY);
-    ret_plan->fixed_seconds = LAUNCH_SECONDS + tail / clock;
+    ret_plan->fixed_seconds =
+        LAUNCH_SECONDS + tail / clock + repack_seconds(config, ret_plan->repack_bytes, hbm);
     ret_plan->predicted_seconds =
         fmax(fmax(ret_plan->tensor_seconds, ret_plan->l2_seconds), ret_plan->memory_seconds) +
         ret_plan->fixed_seconds;

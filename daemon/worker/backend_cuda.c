@@ -45,7 +45,14 @@ static int backend_cuda_map(struct backend *backend,
                             uint64_t *ret_address,
                             struct fault *ret_fault)
 {
-    return cuda_memory_map(&self_of(backend)->memory, request, fd, ret_address, ret_fault);
+    struct backend_cuda *self = self_of(backend);
+    int r = cuda_memory_map(&self->memory, request, fd, ret_address, ret_fault);
+
+    /* What launches keep for speed counts as free. */
+    if (r == DRIVER_E_FAULT && request->memory_kind == LINK_MEMORY_DEVICE_CREATE &&
+        ret_fault->status == STATUS_OUT_OF_MEMORY && cuda_lanes_give_back(&self->execute.lanes))
+        r = cuda_memory_map(&self->memory, request, fd, ret_address, ret_fault);
+    return r;
 }
 
 static void backend_cuda_unmap(struct backend *backend, uint64_t id)

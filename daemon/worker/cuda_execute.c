@@ -44,25 +44,27 @@ void cuda_execute_deinit(struct cuda_execute *execute)
 
 /* --- products -------------------------------------------------------------------------------- */
 
-static int launch(struct cuda_execute *execute,
-                  struct cuda_lane *lane,
+static int launch(const struct cuda_launch_target *target,
                   const struct cuda_kernel *kernel,
                   const struct gemmd_feed *feed,
                   struct fault *ret_fault)
 {
-    return cuda_launch(execute->driver, kernel, feed, execute->multiprocessors, lane->stream,
-                       ret_fault);
+    int r = cuda_launch(target, kernel, feed, ret_fault);
+
+    /* Slices that are still to come find what an earlier one repacked. */
+    if (feed->jobs[0].tile_count == 0)
+        cuda_scratch_trim(target->scratch);
+    return r;
 }
 
-static int launch_staged(struct cuda_execute *execute,
-                         struct cuda_lane *lane,
+static int launch_staged(const struct cuda_launch_target *target,
                          const struct cuda_kernel *kernel,
                          struct gemmd_feed *feed,
                          struct cuda_stage *stage,
                          struct fault *ret_fault)
 {
-    const struct driver *driver = execute->driver;
-    CUstream stream = lane->stream;
+    const struct driver *driver = target->driver;
+    CUstream stream = target->stream;
     CUdeviceptr scratch = 0;
     int r = 0;
     if (stage->size)
@@ -73,7 +75,7 @@ static int launch_staged(struct cuda_execute *execute,
     cuda_stage_place(stage, scratch, &feed->jobs[0]);
     r = cuda_stage_copy(stage, driver, stream, CUDA_BOX_TO_DEVICE, ret_fault);
     if (!r)
-        r = launch(execute, lane, kernel, feed, ret_fault);
+        r = launch(target, kernel, feed, ret_fault);
     if (!r)
         r = cuda_stage_copy(stage, driver, stream, CUDA_BOX_TO_HOST, ret_fault);
 
@@ -87,8 +89,7 @@ static int launch_staged(struct cuda_execute *execute,
 }
 
 /* Timing wants what a stream of products costs, and operands that the L2 does not still have. */
-static int launch_in_turns(struct cuda_execute *execute,
-                           struct cuda_lane *lane,
+static int launch_in_turns(const struct cuda_launch_target *target,
                            const struct cuda_kernel *kernel,
                            const struct gemmd_job *job,
                            struct fault *ret_fault)
@@ -100,7 +101,7 @@ static int launch_in_turns(struct cuda_execute *execute,
         feed.jobs[0].a = job->a + offset;
         feed.jobs[0].b = job->b + offset;
         feed.jobs[0].d = job->d + offset;
-        r = launch(execute, lane, kernel, &feed, ret_fault);
+        r = launch(target, kernel, &feed, ret_fault);
     }
     return r;
 }
@@ -112,6 +113,11 @@ static int run_gemm(struct cuda_execute *execute,
 {
     const struct gemmd_job *job = &command->body.gemm;
     struct gemmd_feed feed = {.job_count = 1, .jobs[0] = *job};
+    struct cuda_launch_target target = {.driver = execute->driver,
+                                        .multiprocessors = execute->multiprocessors,
+                                        .stream = lane->stream,
+                                        .scratch = &lane->scratch,
+                                        .holder = command->job};
     struct cuda_stage stage;
     if (job->m == 0 || job->n == 0 || job->batch == 0)
         return 0;
@@ -123,11 +129,11 @@ static int run_gemm(struct cuda_execute *execute,
         return DRIVER_E_FAULT;
     }
     if (!(job->flags & CUDA_STAGE_HOST_FLAGS))
-        return job->repeats > 1 ? launch_in_turns(execute, lane, kernel, job, ret_fault)
-                                : launch(execute, lane, kernel, &feed, ret_fault);
+        return job->repeats > 1 ? launch_in_turns(&target, kernel, job, ret_fault)
+                                : launch(&target, kernel, &feed, ret_fault);
 
     int r = cuda_stage_plan(&stage, job, ret_fault);
-    return r ? r : launch_staged(execute, lane, kernel, &feed, &stage, ret_fault);
+    return r ? r : launch_staged(&target, kernel, &feed, &stage, ret_fault);
 }
 
 /* --- copies ---------------------------------------------------------------------------------- */

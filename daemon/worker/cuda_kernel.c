@@ -52,9 +52,11 @@ check_resources(const struct driver *driver, struct cuda_kernel *kernel, struct 
     return 0;
 }
 
+#define REPACK_ENTRY "repack" /* daemon/plan/config.h names it, too */
+
 static int load(const struct driver *driver,
                 struct cuda_kernel *kernel,
-                const char *entry,
+                const struct link_message *request,
                 const void *cubin,
                 struct fault *ret_fault)
 {
@@ -64,7 +66,11 @@ static int load(const struct driver *driver,
         return r;
     kernel->module = module;
 
-    r = cu_parked_try(driver, ret_fault, ModuleGetFunction, &kernel->function, module, entry);
+    r = cu_parked_try(driver, ret_fault, ModuleGetFunction, &kernel->function, module,
+                      request->entry);
+    if (!r && request->repacks)
+        r = cu_parked_try(driver, ret_fault, ModuleGetFunction, &kernel->repack, module,
+                          REPACK_ENTRY);
     if (r)
         return r;
 
@@ -98,7 +104,7 @@ int cuda_kernels_load(struct cuda_kernels *kernels,
     memcpy(kernel->configuration, request->configuration, sizeof(kernel->configuration));
     kernel->configuration[sizeof(kernel->configuration) - 1] = 0;
 
-    int r = load(kernels->driver, kernel, request->entry, cubin, ret_fault);
+    int r = load(kernels->driver, kernel, request, cubin, ret_fault);
     if (r) {
         kernel_free(kernel, kernels->driver);
         return r;

@@ -14,6 +14,7 @@ struct cuda_kernel {
     uint64_t id;
     CUmodule module;
     CUfunction function;
+    CUfunction repack; /* what is launched before it; NULL: nothing */
     uint32_t threads, shared_memory;
     uint32_t ctas_per_multiprocessor; /* what fits in fact, at most what was planned */
     uint32_t tile_m, tile_n, cluster_m, cluster_n, cluster_k;

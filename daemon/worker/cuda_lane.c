@@ -13,6 +13,7 @@ static int lane_init(struct cuda_lane *lane,
 
     if (!r)
         r = cu_try(driver, ret_fault, EventCreate, &lane->event, CU_EVENT_DISABLE_TIMING);
+    cuda_scratch_init(&lane->scratch, driver, lane->stream);
     return r;
 }
 
@@ -47,6 +48,7 @@ void cuda_lanes_deinit(struct cuda_lanes *lanes)
         struct cuda_lane *lane = &lanes->lane[i];
 
         if (lane->stream) {
+            cuda_scratch_deinit(&lane->scratch);
             (void)cu(driver)->StreamSynchronize(lane->stream);
             (void)cu(driver)->StreamDestroy(lane->stream);
         }
@@ -56,6 +58,22 @@ void cuda_lanes_deinit(struct cuda_lanes *lanes)
     if (lanes->words)
         (void)cu_parked(driver)->MemFreeHost(lanes->words);
     *lanes = (struct cuda_lanes){.driver = driver};
+}
+
+bool cuda_lanes_give_back(struct cuda_lanes *lanes)
+{
+    bool had_any = false;
+
+    for (size_t i = 0; i < CUDA_LANES; i++) {
+        struct cuda_lane *lane = &lanes->lane[i];
+
+        if (lane->scratch.size == 0)
+            continue;
+        cuda_scratch_deinit(&lane->scratch);
+        (void)cu(lanes->driver)->StreamSynchronize(lane->stream);
+        had_any = true;
+    }
+    return had_any;
 }
 
 int cuda_lane_finish(struct cuda_lane *lane,

@@ -11,6 +11,7 @@
 
 #include "../../kernels_src/abi/ring.h"
 #include "../core/status.h"
+#include "cuda_scratch.h"
 #include "driver.h"
 
 /* Quick commands run side by side, and with priority: their CTAs are the next to start when others
@@ -32,6 +33,7 @@ enum {
 struct cuda_lane {
     CUstream stream;
     CUevent event; /* recorded and waited for at once, so one will do */
+    struct cuda_scratch scratch;
     uint32_t *done;
     CUdeviceptr done_device;
     uint64_t submitted, finished; /* commands */
@@ -47,6 +49,9 @@ struct cuda_lanes {
 int cuda_lanes_init(struct cuda_lanes *lanes, const struct driver *driver, struct fault *ret_fault);
 /* Waits for what was submitted. */
 void cuda_lanes_deinit(struct cuda_lanes *lanes);
+
+/* Frees the lanes' scratch blocks, and waits until they are free. False when there were none. */
+bool cuda_lanes_give_back(struct cuda_lanes *lanes);
 
 /* The end of a command, on the lane's stream; ret_number: its count there. */
 int cuda_lane_finish(struct cuda_lane *lane,

@@ -1,11 +1,19 @@
 #include "cuda_launch.h"
+#include "repack.h"
 #include "tensor_shape.h"
 
 _Static_assert(sizeof(struct gemmd_tensor_map) == sizeof(CUtensorMap), "passed as it is");
 
+static bool takes_maps(const struct cuda_kernel *kernel)
+{
+    return kernel->box[GEMMD_TENSOR_A].columns;
+}
+
 uint32_t cuda_launch_jobs_max(const struct cuda_kernel *kernel)
 {
-    return kernel->box[GEMMD_TENSOR_D].columns ? GEMMD_TENSOR_JOBS : GEMMD_FEED_JOBS;
+    if (kernel->repack)
+        return 1;
+    return takes_maps(kernel) ? GEMMD_TENSOR_JOBS : GEMMD_FEED_JOBS;
 }
 
 /* --- the grid -------------------------------------------------------------------------------- */
@@ -90,24 +98,81 @@ static int encode_all(const struct driver *driver,
 
     for (uint32_t i = 0; i < feed->job_count * GEMMD_TENSOR_COUNT && !r; i++) {
         uint32_t job = i / GEMMD_TENSOR_COUNT, operand = i % GEMMD_TENSOR_COUNT;
-        if (tensor_shape_of(&feed->jobs[job], (int)operand, &kernel->box[operand], &shape))
+        if (kernel->box[operand].columns &&
+            tensor_shape_of(&feed->jobs[job], (int)operand, &kernel->box[operand], &shape))
             r = encode(driver, &shape, &ret_maps->of[job][operand], ret_fault);
     }
     return r;
 }
 
+/* --- inputs that must be copied first -------------------------------------------------------- */
+
+static const CUlaunchAttribute beside_the_end_of_the_last = {
+    .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+    .value.programmaticStreamSerializationAllowed = 1,
+};
+
+#define REPACK_CTAS 4 /* of a multiprocessor: kernels_src/load/repack.cuh */
+
+static int launch_repack(const struct cuda_launch_target *target,
+                         const struct cuda_kernel *kernel,
+                         struct gemmd_repack *repack,
+                         struct fault *ret_fault)
+{
+    void *parameters[] = {repack};
+    CUlaunchAttribute attribute = beside_the_end_of_the_last;
+    uint64_t ctas = (repack_chunks(repack) + GEMMD_REPACK_CHUNKS - 1) / GEMMD_REPACK_CHUNKS;
+    CUlaunchConfig launch = {
+        .gridDimX = (unsigned)MIN(ctas, (uint64_t)target->multiprocessors * REPACK_CTAS),
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = GEMMD_REPACK_THREADS,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .hStream = target->stream,
+        .attrs = &attribute,
+        .numAttrs = 1,
+    };
+    return cu_parked_try(target->driver, ret_fault, LaunchKernelEx, &launch, kernel->repack,
+                         parameters, /* extra= */ NULL);
+}
+
+/* Leaves the job reading what the kernel can read. A later slice of a job reads the copies that the
+ * first one made: nothing writes to the inputs of a job that is under way. */
+static int repack_inputs(const struct cuda_launch_target *target,
+                         const struct cuda_kernel *kernel,
+                         struct gemmd_job *job,
+                         struct fault *ret_fault)
+{
+    struct cuda_scratch *scratch = target->scratch;
+    struct gemmd_repack repack;
+    uint64_t size = repack_plan(job, &repack);
+    if (size == 0)
+        return 0;
+
+    int r = cuda_scratch_reserve(scratch, size, ret_fault);
+    if (r)
+        return r;
+    bool is_there = target->holder != 0 && scratch->holder == target->holder && job->first_tile > 0;
+    repack_place(&repack, scratch->address, job);
+    if (is_there)
+        return 0;
+    scratch->holder = 0;
+    r = launch_repack(target, kernel, &repack, ret_fault);
+    if (!r)
+        scratch->holder = target->holder;
+    return r;
+}
+
 /* --- the launch ------------------------------------------------------------------------------ */
 
-int cuda_launch(const struct driver *driver,
-                const struct cuda_kernel *kernel,
-                const struct gemmd_feed *feed,
-                uint32_t multiprocessors,
-                CUstream stream,
-                struct fault *ret_fault)
+static int launch_feed(const struct cuda_launch_target *target,
+                       const struct cuda_kernel *kernel,
+                       const struct gemmd_feed *feed,
+                       struct fault *ret_fault)
 {
     struct gemmd_tensor_maps maps = {0};
     void *parameters[] = {(void *)(uintptr_t)feed, &maps};
-    bool takes_maps = kernel->box[GEMMD_TENSOR_D].columns;
     /* Kernels that take maps wait for the grid before them by themselves (griddepcontrol), so they
      * may begin beside its end. A cluster of one is no cluster. */
     CUlaunchAttribute attributes[] = {
@@ -115,30 +180,40 @@ int cuda_launch(const struct driver *driver,
             .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
             .value.clusterDim = {cluster_of(kernel), 1, 1},
         },
-        {
-            .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-            .value.programmaticStreamSerializationAllowed = 1,
-        },
+        beside_the_end_of_the_last,
     };
     CUlaunchConfig launch = {
-        .gridDimX = grid_size(kernel, feed, multiprocessors),
+        .gridDimX = grid_size(kernel, feed, target->multiprocessors),
         .gridDimY = 1,
         .gridDimZ = 1,
         .blockDimX = kernel->threads,
         .blockDimY = 1,
         .blockDimZ = 1,
         .sharedMemBytes = kernel->shared_memory,
-        .hStream = stream,
+        .hStream = target->stream,
         .attrs = attributes,
-        .numAttrs = takes_maps ? 2 : 0,
+        .numAttrs = takes_maps(kernel) ? 2 : 0,
     };
     assert(feed->job_count <= cuda_launch_jobs_max(kernel));
 
-    if (takes_maps) {
-        int r = encode_all(driver, kernel, feed, &maps, ret_fault);
+    if (takes_maps(kernel)) {
+        int r = encode_all(target->driver, kernel, feed, &maps, ret_fault);
         if (r)
             return r;
     }
-    return cu_parked_try(driver, ret_fault, LaunchKernelEx, &launch, kernel->function, parameters,
-                         /* extra= */ NULL);
+    return cu_parked_try(target->driver, ret_fault, LaunchKernelEx, &launch, kernel->function,
+                         parameters, /* extra= */ NULL);
+}
+
+int cuda_launch(const struct cuda_launch_target *target,
+                const struct cuda_kernel *kernel,
+                const struct gemmd_feed *feed,
+                struct fault *ret_fault)
+{
+    if (!kernel->repack)
+        return launch_feed(target, kernel, feed, ret_fault);
+
+    struct gemmd_feed repacked = {.job_count = feed->job_count, .jobs[0] = feed->jobs[0]};
+    int r = repack_inputs(target, kernel, &repacked.jobs[0], ret_fault);
+    return r ? r : launch_feed(target, kernel, &repacked, ret_fault);
 }

@@ -1,6 +1,7 @@
 /*
- * One launch: how large the grid is, and the tensor maps that the kernel takes. The worker and the
- * benchmark launch through this.
+ * One feed's launch: how large the grid is, the tensor maps that the kernel takes, and where inputs
+ * must be repacked first, the launch before it that does so. The worker and the benchmark launch
+ * through this.
  *
  * Thread: the worker's. Holds nothing.
  */
@@ -8,15 +9,24 @@
 
 #include "../../kernels_src/abi/job.h"
 #include "cuda_kernel.h"
+#include "cuda_scratch.h"
 
 /* Jobs one feed of this kernel may carry. */
 uint32_t cuda_launch_jobs_max(const struct cuda_kernel *kernel);
 
-/* Queues `feed` on the stream, at least one job and none of it empty. `multiprocessors`: of the
- * device. 0, DRIVER_E_FAULT or < 0 as driver_check(). */
-int cuda_launch(const struct driver *driver,
+/* Where launches go. */
+struct cuda_launch_target {
+    const struct driver *driver;
+    uint32_t multiprocessors; /* of the device */
+    CUstream stream;
+    struct cuda_scratch *scratch; /* of the stream; for kernels that repack their inputs */
+    uint64_t holder; /* number of what the feed is a part of: a later part finds the copies of an
+                        earlier one where they are; 0: they are made anew */
+};
+
+/* Queues `feed` on the stream, at least one job and none of it empty. 0, DRIVER_E_FAULT or < 0 as
+ * driver_check(). */
+int cuda_launch(const struct cuda_launch_target *target,
                 const struct cuda_kernel *kernel,
                 const struct gemmd_feed *feed,
-                uint32_t multiprocessors,
-                CUstream stream,
                 struct fault *ret_fault);

@@ -263,7 +263,12 @@ static int
 compute(struct cuda_panels *panels, const struct panel_step *step, struct fault *ret_fault)
 {
     struct gemmd_feed feed = {.job_count = 1, .jobs[0] = step_job(panels, step)};
-    CUstream stream = panels->compute[panels->queued % 2]->stream;
+    struct cuda_lane *lane = panels->compute[panels->queued % 2];
+    CUstream stream = lane->stream;
+    struct cuda_launch_target target = {.driver = panels->driver,
+                                        .multiprocessors = panels->multiprocessors,
+                                        .stream = stream,
+                                        .scratch = &lane->scratch};
     int r = 0;
 
     /* What comes in does so in order, so the last of it is enough. */
@@ -272,8 +277,7 @@ compute(struct cuda_panels *panels, const struct panel_step *step, struct fault 
     if (panels->plan.has_block && !r)
         r = after_slot(panels, stream, step, ret_fault);
     if (!r)
-        r = cuda_launch(panels->driver, panels->kernel, &feed, panels->multiprocessors, stream,
-                        ret_fault);
+        r = cuda_launch(&target, panels->kernel, &feed, ret_fault);
     if (!r)
         r = cu_try(panels->driver, ret_fault, EventRecord,
                    step_at(panels, panels->queued)->computed, stream);

@@ -118,4 +118,23 @@ struct gemmd_tensor_maps {
 GEMMD_STATIC_ASSERT(sizeof(struct gemmd_tensor_feed) + sizeof(struct gemmd_tensor_maps) <= 4096,
                     "the limit of a kernel's parameters");
 
+/* An input of 16-bit elements whose rows do not all start on 16 bytes, and a copy whose rows do. */
+struct gemmd_repack_operand {
+    gemmd_u64 source, destination;
+    gemmd_i64 rows, columns, items; /* as stored; no rows: there is nothing to copy */
+    gemmd_i64 ld, stride;           /* of the source, elements */
+    gemmd_i64 to_ld, to_stride;     /* of the copy, multiples of 8 */
+};
+
+#define GEMMD_REPACK_OPERANDS 2    /* A, B */
+#define GEMMD_REPACK_THREADS  256  /* of a CTA */
+#define GEMMD_REPACK_CHUNKS   1024 /* of 16 bytes that a CTA has under way */
+
+/* Parameter of the kernel that makes such copies, launched before the product's. */
+struct gemmd_repack {
+    struct gemmd_repack_operand operand[GEMMD_REPACK_OPERANDS];
+};
+
+GEMMD_STATIC_ASSERT(sizeof(struct gemmd_repack) == 144, "repack size is ABI");
+
 #endif

@@ -50,6 +50,7 @@ constexpr int stages = GEMMD_STAGES;
 constexpr int warps_m = GEMMD_WARPS_M;
 constexpr int warps_n = GEMMD_WARPS_N;
 constexpr bool copies_elements = GEMMD_COPY == 1; /* CONFIG_COPY_ELEMENT */
+constexpr bool stores_anywhere = GEMMD_COPY == 3; /* CONFIG_COPY_REPACK: rows of C and D too */
 constexpr int shared_memory = GEMMD_SHARED_MEMORY;
 constexpr int ctas_per_multiprocessor = GEMMD_CTAS_PER_MULTIPROCESSOR;
 

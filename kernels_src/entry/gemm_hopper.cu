@@ -10,6 +10,7 @@
  * each.
  */
 #include "abi/job.h"
+#include "epi/store_any.cuh"
 #include "epi/store_tma.cuh"
 #include "load/tma.cuh"
 #include "mma/wgmma.cuh"
@@ -73,6 +74,14 @@ template <> struct side_loader<false> {
         if (is_mine)
             loads.smem_from_gmem();
     }
+};
+
+template <bool ANYWHERE> struct writer_of {
+    typedef tile_writer type;
+};
+
+template <> struct writer_of<true> {
+    typedef any_writer type;
 };
 
 /* K tiles whose products may run on while the next ones are issued. */
@@ -148,7 +157,7 @@ struct multiplier {
     DEVICE void run()
     {
         job_feed work(in.feed, in.place.walker, in.place.walkers);
-        tile_writer writer(in.s_base, group, warp, lane);
+        writer_of<cfg::stores_anywhere>::type writer(in.s_base, group, warp, lane);
 
         griddepcontrol_wait(); /* who writes D, waits too, also where there is nothing to load */
         loads.fill();

@@ -15,6 +15,14 @@ DEVICE u32 cvta_to_shared(const void *pointer)
     return (u32)address;
 }
 
+DEVICE u16 ld_shared_u16(u32 s_address)
+{
+    u16 d;
+
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(d) : "r"(s_address) : "memory");
+    return d;
+}
+
 DEVICE u32 ld_shared_u32(u32 s_address)
 {
     u32 d;

@@ -33,6 +33,7 @@ int kernels_place_init(struct kernels_place *place,
     CUresult result;
 
     *place = (struct kernels_place){.gpu = gpu};
+    cuda_scratch_init(&place->scratch, &gpu->driver, gpu->stream);
     for (size_t i = 0; i < DTYPE_COUNT; i++)
         place->data[i].fd = -1;
     for (size_t i = 0; i < count; i++) {
@@ -51,6 +52,7 @@ void kernels_place_deinit(struct kernels_place *place)
 {
     for (size_t i = 0; i < DTYPE_COUNT; i++)
         data_deinit(&place->data[i]);
+    cuda_scratch_deinit(&place->scratch);
     if (place->memory)
         (void)GPU_CALL(place->gpu, MemFree)(place->memory);
     if (place->result)
@@ -141,8 +143,11 @@ int product_launch(void *context, CUstream stream, size_t set)
         .flags = (problem->trans_a ? GEMMD_JOB_TRANS_A : 0u) |
                  (problem->trans_b ? GEMMD_JOB_TRANS_B : 0u),
     };
-    return cuda_launch(&gpu->driver, side->kernel, &feed, gpu->facts.multiprocessors, stream,
-                       &fault);
+    struct cuda_launch_target target = {.driver = &gpu->driver,
+                                        .multiprocessors = gpu->facts.multiprocessors,
+                                        .stream = stream,
+                                        .scratch = &p->place->scratch};
+    return cuda_launch(&target, side->kernel, &feed, &fault);
 }
 
 /* --- the check ------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "../../daemon/plan/plan.h"
+#include "../../daemon/worker/cuda_scratch.h"
 #include "data.h"
 #include "kernel_set.h"
 #include "peer.h"
@@ -18,6 +19,7 @@ struct kernels_place {
     struct gpu *gpu;
     struct data data[DTYPE_COUNT]; /* made when a row first asks */
     CUdeviceptr memory;            /* the sets of the current row */
+    struct cuda_scratch scratch;   /* the check's launch makes it large enough for the others */
     size_t memory_size;
     void *result; /* pinned host memory for D */
     size_t result_size;

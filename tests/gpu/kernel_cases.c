@@ -31,6 +31,9 @@ enum trait {
     INF_IN_B = 1 << 7,
 };
 
+/* Beside the traits: elements by which all operands start late. */
+#define LATE(elements) ((unsigned)(elements) << 8)
+
 struct shape {
     int64_t m, n, k, batch;
     unsigned traits;
@@ -233,7 +236,8 @@ static void lay_out(struct sample *s)
         uint64_t bytes = ((uint64_t)operand->stride * (items - 1) +
                           (uint64_t)(problem_rows(&s->problem, role) * operand->ld)) *
                          element;
-        s->offset[role] = at + MARGIN + (shape->traits & OFF_BY_ONE ? element : 0);
+        s->offset[role] = at + MARGIN + (shape->traits & OFF_BY_ONE ? element : 0) +
+                          (shape->traits >> 8) * element;
         if (role == OPERAND_D) {
             s->d_start = at;
             s->d_size = bytes + 2 * MARGIN;
@@ -338,13 +342,18 @@ static void judge(const struct sample *s, char *ret_text, size_t size)
         snprintf(ret_text, size, "wrote beside D, at byte %lld of it", (long long)spill);
 }
 
+static bool takes_any_row(const struct config *config)
+{
+    return config->copy == CONFIG_COPY_ELEMENT || config->copy == CONFIG_COPY_REPACK;
+}
+
 static bool
 try(const struct config *config, const struct shape *shape, uint64_t kernel, bool is_host)
 {
     struct sample s = {.config = config, .shape = shape};
     char text[512], name[CONFIG_TEXT_MAX];
     lay_out(&s);
-    if (config->copy != CONFIG_COPY_ELEMENT && !plan_rows_are_aligned(&s.problem, s.offset, 16))
+    if (!takes_any_row(config) && !plan_rows_are_aligned(&s.problem, s.offset, 16))
         return false;
 
     fill(&s);
@@ -366,6 +375,19 @@ try(const struct config *config, const struct shape *shape, uint64_t kernel, boo
                      (long long)shape->k, (long long)shape->batch, shape->traits, shape->alpha,
                      shape->beta, text);
     return true;
+}
+
+/* Every place that rows can have in 16 bytes: that of the first one, and the way to the next. */
+static size_t try_places(const struct config *config, uint64_t kernel)
+{
+    size_t cases = 0;
+    for (int late = 0; late < 8; late++) {
+        for (int step = 0; step < 8; step++) {
+            struct shape shape = {64 + step, 136 + step, 72 + step, 1, LATE(late), 1, step % 3};
+            cases += try(config, &shape, kernel, false);
+        }
+    }
+    return cases;
 }
 
 /* The configurations of the family whose text contains $GEMMD_TEST_CONFIGURATIONS. */
@@ -403,6 +425,8 @@ void kernel_cases_run(enum config_family family)
             continue;
         for (size_t j = 0; j < ARRAY_SIZE(shapes); j++)
             cases += try(&configs[i], &shapes[j], i, (i + j) % 3 == 0);
+        if (configs[i].copy == CONFIG_COPY_REPACK)
+            cases += try_places(&configs[i], i);
         bench.gpu->operations->unload(bench.gpu, i);
         nvrtc_result_deinit(&compiled[i].result);
     }

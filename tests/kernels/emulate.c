@@ -15,8 +15,10 @@
 #define GEMMD_TENSOR_JOBS 2 /* slices share a feed; a launch of the daemon's has one job */
 #include "../../daemon/core/problem.h"
 #include "../../daemon/plan/config.h"
+#include "../../daemon/worker/repack.h"
 #include "../../kernels_src/abi/job.h"
 #include "emulate_matrix.h"
+#include "emulate_shapes.h"
 #include "emulate_tensor.h"
 
 #include <dlfcn.h>
@@ -33,29 +35,11 @@ typedef void (*emulate_fn)(const struct gemmd_feed *feed,
                            int late,
                            int backwards);
 
-struct shape {
-    const char *name;
-    int tiles_m, rest_m, tiles_n, rest_n, tiles_k, rest_k;
-    int batch;
-    double alpha, beta;
-    uint32_t ctas;
-    int pad; /* of leading dimensions, in 16 bytes (V16) or elements */
-    bool in_place, one_a, one_b, specials, slices;
-};
+typedef void (*emulate_repack_fn)(const struct gemmd_repack *what, uint32_t ctas, int backwards);
 
-static const struct shape shapes[] = {
-    {"one element", 0, 1, 0, 1, 0, 1, 1, 1, 0, 1, .pad = 0},
-    {"one tile", 1, 0, 1, 0, 1, 0, 1, 1, 0, 1, .pad = 0},
-    {"just over", 1, 1, 1, 3, 1, 1, 1, 2, 3, 3, .pad = 1},
-    {"just under, long K", 1, -1, 1, -1, 5, 3, 1, -1, 1, 1, .pad = 2, .in_place = true},
-    {"k = 0", 0, 7, 0, 9, 0, 0, 2, 2, 2, 1, .pad = 1},
-    {"k = 0, beta = 0", 0, 17, 0, 33, 0, 0, 1, INFINITY, 0, 1, .pad = 1},
-    {"alpha = 0", 0, 17, 0, 33, 0, 5, 1, 0, 2, 1, .pad = 0},
-    {"batch", 0, 5, 0, 20, 0, 24, 3, 1, -2, 2, .pad = 1, .one_a = true},
-    {"batch, one B", 0, 18, 0, 6, 1, -1, 2, 1, 0, 3, .pad = 2, .one_b = true},
-    {"slices", 2, 1, 1, 1, 0, 3, 2, 1, 0, 2, .pad = 0, .slices = true},
-    {"bands", 17, 1, 2, 0, 0, 1, 1, 1, 2, 1, .pad = 0, .in_place = true, .slices = true},
-    {"NaN and Inf", 1, 2, 1, 2, 2, 7, 1, 1, 0, 2, .pad = 1, .specials = true},
+struct emulation {
+    emulate_fn run;
+    emulate_repack_fn repack;
 };
 
 struct run {
@@ -65,13 +49,6 @@ struct run {
     struct matrix operand[OPERAND_COUNT];
     struct matrix before; /* D's bytes before the run: what C was when it is D, and what stays */
 };
-
-static int64_t padded(const struct config *config, int64_t cols, enum dtype dtype, int pad)
-{
-    int64_t unit = config->copy != CONFIG_COPY_ELEMENT ? 16 / (int64_t)dtype_size(dtype) : 1;
-
-    return (MAX(cols, 1) + unit - 1) / unit * unit + pad * unit;
-}
 
 static void operand_init(struct run *run, enum operand_role role)
 {
@@ -92,7 +69,7 @@ static void operand_init(struct run *run, enum operand_role role)
     if (role != OPERAND_D && !problem_reads(problem, role))
         return;
     size = dtype_size(matrix->dtype);
-    matrix_allocate(matrix, run->config->copy != CONFIG_COPY_ELEMENT ? 16 : size);
+    matrix_allocate(matrix, is_aligned(run->config) ? 16 : size);
     if (role != OPERAND_D)
         matrix_fill(matrix);
 }
@@ -174,27 +151,56 @@ static struct gemmd_job run_job(const struct run *run)
     };
 }
 
-static void launch(const struct run *run,
-                   emulate_fn emulate,
-                   const struct gemmd_feed *feed,
-                   int late,
-                   int backwards)
+static void launch_product(const struct run *run,
+                           const struct emulation *emulation,
+                           const struct gemmd_feed *feed,
+                           int late,
+                           int backwards)
 {
     struct gemmd_tensor_maps maps;
 
     tensor_maps_of(run->config, feed, &maps);
-    emulate(feed, &maps, run->shape->ctas, late, backwards);
+    emulation->run(feed, &maps, run->shape->ctas, late, backwards);
 }
 
-static void emulate_whole(const struct run *run, emulate_fn emulate, int late, int backwards)
+/* Job after job, as the worker does: first the copies of its inputs, then the product. */
+static void launch(const struct run *run,
+                   const struct emulation *emulation,
+                   const struct gemmd_feed *feed,
+                   int late,
+                   int backwards)
+{
+    if (run->config->copy != CONFIG_COPY_REPACK) {
+        launch_product(run, emulation, feed, late, backwards);
+        return;
+    }
+    for (uint32_t i = 0; i < feed->job_count; i++) {
+        struct gemmd_feed one = {.job_count = 1, .jobs = {feed->jobs[i]}};
+        struct gemmd_repack repack;
+        uint64_t size = repack_plan(&one.jobs[0], &repack);
+        void *scratch = size ? aligned_alloc(256, size) : NULL;
+
+        if (scratch) {
+            memset(scratch, POISON, size);
+            repack_place(&repack, (uintptr_t)scratch, &one.jobs[0]);
+            emulation->repack(&repack, run->shape->ctas, backwards);
+        }
+        launch_product(run, emulation, &one, late, backwards);
+        free(scratch);
+    }
+}
+
+static void
+emulate_whole(const struct run *run, const struct emulation *emulation, int late, int backwards)
 {
     struct gemmd_feed feed = {.job_count = 1, .jobs = {run_job(run)}};
 
-    launch(run, emulate, &feed, late, backwards);
+    launch(run, emulation, &feed, late, backwards);
 }
 
 /* The same tiles as slices: a feed of two jobs, and a second launch with the rest. */
-static void emulate_slices(const struct run *run, emulate_fn emulate, int late, int backwards)
+static void
+emulate_slices(const struct run *run, const struct emulation *emulation, int late, int backwards)
 {
     struct gemmd_feed feed = {.job_count = 1, .jobs = {run_job(run)}};
 
@@ -203,11 +209,11 @@ static void emulate_slices(const struct run *run, emulate_fn emulate, int late, 
     feed.jobs[0].tile_count = 1;
     feed.jobs[1].first_tile = 1;
     feed.jobs[1].tile_count = 2;
-    launch(run, emulate, &feed, late, backwards);
+    launch(run, emulation, &feed, late, backwards);
     feed.job_count = 1;
     feed.jobs[0].first_tile = 3;
     feed.jobs[0].tile_count = 0;
-    launch(run, emulate, &feed, late, backwards);
+    launch(run, emulation, &feed, late, backwards);
 }
 
 static double
@@ -295,14 +301,15 @@ static bool run_check(const struct run *run)
 }
 
 /* Slices of the tile range give the bits of the whole: the daemon cuts large jobs by load. */
-static bool slices_check(const struct run *sliced, emulate_fn emulate, int late, int backwards)
+static bool
+slices_check(const struct run *sliced, const struct emulation *emulation, int late, int backwards)
 {
     struct run whole;
     bool is_same;
 
     random_state = 1;
     run_init(&whole, sliced->config, sliced->shape);
-    emulate_whole(&whole, emulate, late, backwards);
+    emulate_whole(&whole, emulation, late, backwards);
     is_same = memcmp(whole.operand[OPERAND_D].data, sliced->operand[OPERAND_D].data,
                      whole.operand[OPERAND_D].bytes) == 0;
     if (!is_same)
@@ -313,7 +320,7 @@ static bool slices_check(const struct run *sliced, emulate_fn emulate, int late,
 
 static bool case_run(const struct config *config,
                      const struct shape *shape,
-                     emulate_fn emulate,
+                     const struct emulation *emulation,
                      int late,
                      int backwards)
 {
@@ -323,10 +330,10 @@ static bool case_run(const struct config *config,
     random_state = 1;
     run_init(&run, config, shape);
     if (shape->slices) {
-        emulate_slices(&run, emulate, late, backwards);
-        is_right = slices_check(&run, emulate, !late, backwards) && run_check(&run);
+        emulate_slices(&run, emulation, late, backwards);
+        is_right = slices_check(&run, emulation, !late, backwards) && run_check(&run);
     } else {
-        emulate_whole(&run, emulate, late, backwards);
+        emulate_whole(&run, emulation, late, backwards);
         is_right = run_check(&run);
     }
     if (!is_right)
@@ -338,13 +345,13 @@ static bool case_run(const struct config *config,
 
 /* Every count of K tiles from 1 to three turns of the ring and one, two tiles of D by one CTA:
  * slots must be right wherever in the ring a tile starts and ends. */
-static bool ring_run(const struct config *config, emulate_fn emulate)
+static bool ring_run(const struct config *config, const struct emulation *emulation)
 {
     struct shape shape = {"ring", 1, 1, 0, 1, 1, -1, 1, 1, 0, 1, .pad = 0};
     bool is_right = true;
 
     for (int turn = 0; shape.tiles_k <= 3 * (int)config->stages + 1; turn++, shape.tiles_k++)
-        is_right &= case_run(config, &shape, emulate, turn & 1, turn >> 1 & 1);
+        is_right &= case_run(config, &shape, emulation, turn & 1, turn >> 1 & 1);
     return is_right;
 }
 
@@ -387,7 +394,7 @@ static bool kernel_compile(const struct config *config, const char *object)
 static int config_run(const struct config *config, const char *object)
 {
     void *library;
-    emulate_fn emulate;
+    struct emulation emulation;
     int wrong = 0;
 
     if (!kernel_compile(config, object))
@@ -398,17 +405,18 @@ static int config_run(const struct config *config, const char *object)
         printf("  %s\n", dlerror());
         return 1;
     }
-    *(void **)&emulate = dlsym(library, "emulate");
+    *(void **)&emulation.run = dlsym(library, "emulate");
+    *(void **)&emulation.repack = dlsym(library, "emulate_repack");
     for (size_t i = 0; i < ARRAY_SIZE(shapes); i++) {
         printf("  %s\n", shapes[i].name);
         fflush(stdout);
-        wrong += !case_run(config, &shapes[i], emulate, i & 1, i >> 1 & 1);
+        wrong += !case_run(config, &shapes[i], &emulation, i & 1, i >> 1 & 1);
         if (shapes[i].tiles_k > 1)
-            wrong += !case_run(config, &shapes[i], emulate, !(i & 1), !(i >> 1 & 1));
+            wrong += !case_run(config, &shapes[i], &emulation, !(i & 1), !(i >> 1 & 1));
     }
     printf("  ring\n");
     fflush(stdout);
-    wrong += !ring_run(config, emulate);
+    wrong += !ring_run(config, &emulation);
     return wrong != 0;
 }
 

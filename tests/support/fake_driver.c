@@ -66,6 +66,11 @@ unsigned fake_driver_register_flags(void)
     return fake.register_flags;
 }
 
+unsigned fake_driver_repacks(void)
+{
+    return fake.repacks;
+}
+
 struct fake_driver_launch fake_driver_last_launch(void)
 {
     return fake.last_launch;
@@ -277,9 +282,9 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const cha
 {
     (void)hmod;
     ENTER(ModuleGetFunction);
-    if (strcmp(name, "gemm") != 0)
+    if (strcmp(name, "gemm") != 0 && strcmp(name, "repack") != 0)
         return CUDA_ERROR_NOT_FOUND;
-    *hfunc = (CUfunction)&fake;
+    *hfunc = strcmp(name, "gemm") == 0 ? (CUfunction)&fake : (CUfunction)&fake.repacks;
     return CUDA_SUCCESS;
 }
 
@@ -335,9 +340,13 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config,
                                   void **kernelParams,
                                   void **extra)
 {
-    (void)f;
     (void)extra;
     ENTER(LaunchKernelEx);
+    if (f == (CUfunction)&fake.repacks) {
+        fake.repacks++;
+        fake_driver_repack(kernelParams[0]);
+        return CUDA_SUCCESS;
+    }
     struct fake_driver_launch launch = {.parameter = kernelParams[0],
                                         .maps = kernelParams[1],
                                         .grid = config->gridDimX,

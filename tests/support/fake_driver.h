@@ -66,3 +66,5 @@ FAKE_API struct fake_driver_live fake_driver_live(void);
 FAKE_API size_t fake_driver_scratch_high(void);
 FAKE_API unsigned fake_driver_register_flags(void);
 FAKE_API struct fake_driver_launch fake_driver_last_launch(void); /* its parameters are gone */
+/* Launches of a module's second kernel, which copies inputs; they count as no other launch. */
+FAKE_API unsigned fake_driver_repacks(void);

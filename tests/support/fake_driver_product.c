@@ -11,6 +11,7 @@
 #include "fake_driver_state.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 struct operand {
@@ -118,5 +119,20 @@ void fake_driver_product(const struct fake_driver_launch *launch)
         }
         for (int64_t item = 0; item < feed->jobs[i].batch; item++)
             multiply_item(&feed->jobs[i], item);
+    }
+}
+
+void fake_driver_repack(const struct gemmd_repack *what)
+{
+    for (int i = 0; i < GEMMD_REPACK_OPERANDS; i++) {
+        const struct gemmd_repack_operand *o = &what->operand[i];
+
+        for (int64_t line = 0; line < o->rows * o->items; line++) {
+            int64_t item = line / o->rows, row = line % o->rows;
+
+            memcpy((uint16_t *)(uintptr_t)o->destination + item * o->to_stride + row * o->to_ld,
+                   (const uint16_t *)(uintptr_t)o->source + item * o->stride + row * o->ld,
+                   (size_t)o->columns * sizeof(uint16_t));
+        }
     }
 }

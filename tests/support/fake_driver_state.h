@@ -4,6 +4,7 @@
 #pragma once
 
 #include "../../daemon/worker/driver.h"
+#include "../../kernels_src/abi/job.h"
 #include "fake_driver.h"
 
 #define FAKE_CALL_NUMBER(name) CALL_##name,
@@ -33,6 +34,7 @@ struct fake_driver {
     unsigned last_stream; /* of the last write */
     fake_driver_launch_fn on_launch;
     struct fake_driver_launch last_launch;
+    unsigned repacks;
     struct fake_driver_live live;
     size_t scratch_high;
     void *opened; /* by a legacy handle, the last */
@@ -52,6 +54,8 @@ fake_driver_queue(CUstream stream, fake_driver_run_fn run, const void *argument,
 
 /* What a launch does unless the test says otherwise. */
 void fake_driver_product(const struct fake_driver_launch *launch);
+/* What a module's second kernel does. */
+void fake_driver_repack(const struct gemmd_repack *what);
 
 /* fake_driver_client.c: what a client's process has of its own. */
 void fake_range_add(CUdeviceptr base, size_t size, int fd, bool is_plain);

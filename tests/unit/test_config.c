@@ -43,7 +43,8 @@ Test(config, lists_the_hopper_family_on_nine_zero_alone)
 
             hopper += is_hopper;
             layouts |= is_hopper ? 1u << (configs[i].trans_a * 2 + configs[i].trans_b) : 0;
-            cr_expect_eq(is_hopper, configs[i].copy == CONFIG_COPY_TMA);
+            cr_expect_eq(is_hopper, configs[i].copy == CONFIG_COPY_TMA ||
+                                        configs[i].copy == CONFIG_COPY_REPACK);
             cr_expect(is_hopper || configs[i].cluster_m * configs[i].cluster_n == 1);
         }
         cr_expect_eq(hopper > 0, archs[a] == 90);
@@ -113,8 +114,11 @@ Test(config, boxes_are_rows_of_the_swizzle_and_cover_the_tile)
             continue;
         }
         cr_expect_eq(box[CONFIG_BOX_A].columns * 2, 128);
-        cr_expect_eq(box[CONFIG_BOX_D].columns * (config->output == DTYPE_FP32 ? 4 : 2), 128);
-        for (int b = 0; b < CONFIG_BOX_COUNT; b++) {
+        if (resources.repacks)
+            cr_expect_eq(box[CONFIG_BOX_D].columns, 0);
+        else
+            cr_expect_eq(box[CONFIG_BOX_D].columns * (config->output == DTYPE_FP32 ? 4 : 2), 128);
+        for (int b = 0; b < (resources.repacks ? CONFIG_BOX_C : CONFIG_BOX_COUNT); b++) {
             cr_expect_geq(box[b].rows, 8);
             cr_expect_leq(box[b].rows, 256);
         }

@@ -105,7 +105,7 @@ Test(plan, takes_tensor_copies_where_their_rules_hold_and_only_there)
         {DTYPE_FP16, DTYPE_FP32, 512, 512, 512, 1, 512, CONFIG_HOPPER},
         {DTYPE_FP32, DTYPE_FP32, 512, 512, 512, 1, 512, CONFIG_PORTABLE},
         {DTYPE_INT8, DTYPE_INT32, 512, 512, 512, 1, 512, CONFIG_PORTABLE},
-        {DTYPE_BF16, DTYPE_BF16, 512, 512, 512, 1, 516, CONFIG_PORTABLE},
+        {DTYPE_FP32, DTYPE_FP32, 512, 512, 512, 1, 513, CONFIG_PORTABLE},
         {DTYPE_BF16, DTYPE_BF16, 512, 512, 512, 1, 520, CONFIG_HOPPER},
         /* coordinates have 32 bits, strides 40, tiles are counted in 32 */
         {DTYPE_BF16, DTYPE_BF16, 1ll << 31, 64, 64, 1, 64, CONFIG_PORTABLE},
@@ -241,7 +241,8 @@ Test(plan, answers_every_pair_layout_and_alignment_of_every_architecture)
         cr_assert_eq(plan.config.trans_a, problem.trans_a);
         cr_assert_eq(plan.config.trans_b, problem.trans_b);
         if (plan.config.family == CONFIG_HOPPER)
-            cr_assert(is_aligned && device.arch == 90);
+            cr_assert(device.arch == 90 &&
+                      plan.config.copy == (is_aligned ? CONFIG_COPY_TMA : CONFIG_COPY_REPACK));
         else
             cr_assert_eq(plan.config.copy, is_aligned ? CONFIG_COPY_V16 : CONFIG_COPY_ELEMENT);
         cr_assert_gt(strlen(plan.reason), 0);
@@ -249,7 +250,7 @@ Test(plan, answers_every_pair_layout_and_alignment_of_every_architecture)
     }
 }
 
-Test(plan, copies_elements_as_soon_as_one_row_of_any_operand_is_off)
+Test(plan, wants_no_aligned_rows_as_soon_as_one_of_any_operand_is_off)
 {
     for (int role = OPERAND_A; role < OPERAND_COUNT; role++) {
         struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 64, 64, 64);
@@ -267,8 +268,36 @@ Test(plan, copies_elements_as_soon_as_one_row_of_any_operand_is_off)
         problem.operand[role].ld--;
         problem.operand[role].stride += 4;
         cr_assert_not(plan_rows_are_aligned(&problem, address, 16));
-        cr_assert_eq(choose(&problem, address).config.copy, CONFIG_COPY_ELEMENT);
+        cr_assert_neq(choose(&problem, address).config.copy, CONFIG_COPY_TMA);
+        cr_assert_neq(choose(&problem, address).config.copy, CONFIG_COPY_V16);
     }
+}
+
+Test(plan, repacks_the_inputs_of_large_products_and_says_so)
+{
+    struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 4096, 4096, 4097);
+    struct plan plan = choose(&problem, aligned);
+
+    cr_assert_eq(plan.config.copy, CONFIG_COPY_REPACK);
+    cr_expect_float_eq(plan.repack_bytes, 4097 * 4096 * 2, 4096 * 128, "of a alone");
+    cr_expect_not_null(strstr(plan.reason, "MB of inputs are copied first"), "%s", plan.reason);
+    problem = product(DTYPE_BF16, DTYPE_BF16, 4096, 4097, 4096);
+    plan = choose(&problem, aligned);
+    cr_expect_float_eq(plan.repack_bytes, 4096 * 4097 * 2, 4096 * 128, "of b alone");
+    problem = product(DTYPE_BF16, DTYPE_BF16, 4096, 4096, 4096);
+    problem.operand[OPERAND_D].ld = 4097;
+    plan = choose(&problem, aligned);
+    cr_expect_eq(plan.config.copy, CONFIG_COPY_REPACK);
+    cr_expect_eq(plan.repack_bytes, 0, "stores need no copies");
+}
+
+Test(plan, copies_elements_where_the_repacked_inputs_would_be_too_large)
+{
+    struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 32000, 32001, 32001);
+
+    cr_expect_eq(choose(&problem, aligned).config.copy, CONFIG_COPY_REPACK);
+    problem = product(DTYPE_BF16, DTYPE_BF16, 33001, 33001, 33001);
+    cr_expect_eq(choose(&problem, aligned).config.copy, CONFIG_COPY_ELEMENT);
 }
 
 Test(plan, ignores_the_alignment_of_what_is_not_read_or_has_no_second_row)

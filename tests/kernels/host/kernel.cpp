@@ -4,6 +4,13 @@
  */
 #include "cuda_words.h"
 
+#include "abi/job.h"
+
+/* For entries that have no kernel of this name: theirs, if there is one, matches better. */
+static void repack(...)
+{
+}
+
 #include HOST_ENTRY
 
 /* The conversions that ptx/cvt.cuh borrows: the object stands alone. */
@@ -34,6 +41,23 @@ static auto call(MAPS, long) -> decltype(gemm(*(const FEED *)launched))
 static void body()
 {
     call(launched_maps, 0);
+}
+
+static const gemmd_repack *repacked;
+
+static void repack_body()
+{
+    repack(*repacked);
+}
+
+extern "C" __attribute__((visibility("default"))) void
+emulate_repack(const gemmd_repack *what, u32 ctas, int turns_backwards)
+{
+    machine::self.body = repack_body;
+    machine::self.turns_backwards = turns_backwards;
+    repacked = what;
+    for (u32 cta = 0; cta < ctas; cta++)
+        machine::run_cluster(cta, ctas, 1, GEMMD_REPACK_THREADS, dynamic_shared, 0);
 }
 
 extern "C" __attribute__((visibility("default"))) void emulate(const gemmd_feed *feed,

@@ -8,6 +8,11 @@ inline u32 cvta_to_shared(const void *pointer)
            (host::shared_base + (u32)((const u8 *)pointer - dynamic_shared));
 }
 
+inline u16 ld_shared_u16(u32 s_address)
+{
+    return host::shared_load<u16>(s_address);
+}
+
 inline u32 ld_shared_u32(u32 s_address)
 {
     return host::shared_load<u32>(s_address);

@@ -1,0 +1,304 @@
+/*
+ * The way out where rows of C and D start anywhere: accumulators through shared memory to D by the
+ * warp that has them, eight rows at a time. Inside a row stores are of 16 bytes and aligned, the
+ * elements at its two ends go one by one.
+ *
+ * Plain products are rounded first: a store takes 16 bytes out of two neighbouring chunks of shared
+ * memory. All others are rounded last: sums stay fp32 until the lane that stores them has C, bias
+ * and activation for them. Every byte of C is read by the lane that then writes D's, so D may be C.
+ *
+ * Who meets whom: the lanes of a warp, which has its part of the group's buffers to itself.
+ */
+#pragma once
+
+#include "epi/element.cuh"
+#include "epi/store_tma.cuh"
+#include "tile/chunk.cuh"
+
+/* What of a warp's tile is in shared memory at once: eight rows (one half of the fragments), and as
+ * many columns as fit. */
+template <bool IS_ROUNDED> struct any_part {
+    static constexpr int element_size = IS_ROUNDED ? cfg::output_size : 4;
+    static constexpr int rows = 8;
+    static constexpr int count = (cfg::tile_n * element_size + 511) / 512; /* in a row of the tile */
+    static constexpr int cols = cfg::tile_n / count;
+    static constexpr int row_size = cols * element_size;
+
+    static_assert(cols * count == cfg::tile_n && cols % 32 == 0, "parts are whole matrices");
+    static_assert(row_size % 128 == 0, "the exchange of chunks stays within a row");
+
+    u32 s_rows;
+    const out_place &to;
+    int row, col; /* of its first element, in D's item */
+
+    DEVICE any_part(u32 in_s_rows, const out_place &in_to, int in_row, int in_col)
+        : s_rows(in_s_rows), to(in_to), row(in_to.row + in_row), col(in_to.col + in_col)
+    {
+    }
+
+    DEVICE bool has_row(u32 in_row) const
+    {
+        return row + (int)in_row < to.job.m;
+    }
+
+    DEVICE int cols_left() const
+    {
+        return extent_in(to.job.n - col, cols);
+    }
+
+    /* Nothing of these is kept in registers, which the accumulators fill. */
+    DEVICE u64 g_row_of_d(u32 in_row) const
+    {
+        return element_address(to.job.d,
+                               to.item * to.job.stride_d + (row + in_row) * to.job.ldd + col);
+    }
+
+    DEVICE u64 g_row_of_c(u32 in_row) const
+    {
+        return element_address(to.job.c,
+                               to.item * to.job.stride_c + (row + in_row) * to.job.ldc + col);
+    }
+
+    /* Chunks of a row trade places by its number, so that eight rows are in eight different banks.
+     */
+    DEVICE u32 s_chunk(u32 in_row, u32 number) const
+    {
+        return s_rows + in_row * row_size + (number ^ in_row) * 16;
+    }
+
+    DEVICE u32 s_element(u32 in_row, u32 in_col) const
+    {
+        constexpr u32 chunk = 16 / element_size;
+
+        return s_chunk(in_row, in_col / chunk) + in_col % chunk * element_size;
+    }
+};
+
+struct any_writer {
+    typedef any_part<true> rounded;
+    typedef any_part<false> exact;
+
+    static constexpr int warp_size = 2 * smem::buffer_size / 4; /* bytes */
+
+    static_assert(8 * 512 <= warp_size, "a part fits");
+
+    u32 s_rows; /* this warp's part of the buffers */
+    u32 warp, lane;
+
+    DEVICE any_writer(u32 s_base, int group, u32 in_warp, u32 in_lane)
+        : s_rows(smem::buffer(s_base, group, 0) + in_warp * warp_size), warp(in_warp), lane(in_lane)
+    {
+    }
+
+    /* --- rounded first ----------------------------------------------------------------------- */
+
+    /* Eight rows x 32 columns at a time: four matrices, of which this lane has a pair each. */
+    DEVICE void smem_from_accum_16(const rounded &part, const float *r_accum, float alpha) const
+    {
+#pragma unroll
+        for (int piece = 0; piece < rounded::cols / 8; piece += 4) {
+            u32 r_d[4];
+
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const float *r_pair = r_accum + (piece + i) * 4;
+
+                r_d[i] = pack_pair(alpha * r_pair[0], alpha * r_pair[1]);
+            }
+            stmatrix_x4(part.s_chunk(lane & 7, piece + (lane >> 3)), r_d);
+        }
+    }
+
+    template <typename PART>
+    DEVICE void smem_from_accum_32(const PART &part, const float *r_accum, float alpha) const
+    {
+#pragma unroll
+        for (int piece = 0; piece < PART::cols / 8; piece++) {
+            const float *r_pair = r_accum + piece * 4;
+
+            st_shared_v2_f32(part.s_chunk(lane / 4, piece * 2 + lane % 4 / 2) + lane % 2 * 8,
+                             alpha * r_pair[0], alpha * r_pair[1]);
+        }
+    }
+
+    DEVICE static void gmem_from_element(const rounded &part, u64 g_row, u32 row, int col)
+    {
+        u32 s_element = part.s_element(row, (u32)col);
+        u64 g_element = element_address(g_row, col);
+
+        if constexpr (cfg::output_size == 2)
+            gmem_from_bits(g_element, ld_shared_u16(s_element));
+        else
+            gmem_from_bits(g_element, ld_shared_u32(s_element));
+    }
+
+    /* `beyond` elements lie between an aligned chunk's start and the row's. So aligned chunk i of
+     * the row begins at column i * out_chunk - beyond, and lies across chunks i - 1 and i of the
+     * row in shared memory. A lane stores chunk `number`, if it is whole, and an element of each
+     * end. */
+    DEVICE static void gmem_from_row(const rounded &part, u64 g_row, u32 row, u32 number)
+    {
+        int beyond = (int)(g_row & 15) / cfg::output_size, end = part.cols_left();
+        int first = (int)number * out_chunk - beyond;
+        int last = (end + beyond) / out_chunk * out_chunk - beyond;
+
+        if (first >= 0 && first + out_chunk <= end) {
+            u32 low[4], high[4] = {0, 0, 0, 0}, r[4];
+
+            ld_shared_v4_u32(low, part.s_chunk(row, beyond == 0 ? number : number - 1));
+            if (beyond != 0)
+                ld_shared_v4_u32(high, part.s_chunk(row, number));
+            chunk_across(r, low, high, (u32)(16 - beyond * cfg::output_size) & 15);
+            st_global_v4_u32(element_address(g_row, first), r);
+        }
+        if ((int)number >= out_chunk)
+            return;
+        if (beyond != 0 && (int)number < min_of(out_chunk - beyond, end))
+            gmem_from_element(part, g_row, row, (int)number);
+        if (last >= 0 && last + (int)number < end)
+            gmem_from_element(part, g_row, row, last + (int)number);
+    }
+
+    DEVICE void gmem_from_smem(const rounded &part, const epilogue &) const
+    {
+        constexpr u32 row_lanes = rounded::cols / out_chunk;
+        constexpr u32 rows_at_once = max_of(32 / row_lanes, 1);
+        u32 first_row = lane / row_lanes;
+
+        if (first_row >= rows_at_once)
+            return;
+#pragma unroll 1
+        for (u32 row = first_row; row < rounded::rows && part.has_row(row); row += rows_at_once)
+            gmem_from_row(part, part.g_row_of_d(row), row, lane % row_lanes);
+    }
+
+    /* --- rounded last ------------------------------------------------------------------------ */
+
+    /* One element of a row from shared memory to what D gets. */
+    DEVICE static u32
+    finish(const exact &part, const epilogue &op, u32 r_c_bits, u32 row, int col)
+    {
+        float r[1] = {__uint_as_float(ld_shared_u32(part.s_element(row, (u32)col)))};
+        float r_c[1] = {out::from_bits((out::bits)r_c_bits)};
+
+        op.apply(r, r_c, part.row + row, part.col + col);
+        return out::to_bits(r[0]);
+    }
+
+    /* The first element leaves at the front, `next` comes in behind. */
+    DEVICE static void shift_in(u32 (&r)[4], u32 next)
+    {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            u32 above = i < 3 ? r[i + 1] : next;
+
+            r[i] = cfg::output_size == 4 ? above : shf_r_wrap(r[i], above, 16);
+        }
+    }
+
+    /* Of the row, `first` to `first` + out_chunk - 1, as far as they exist. One after the other,
+     * from C to D in the same words: sums fill the registers, and what an activation takes it may
+     * take but once. */
+    DEVICE static void
+    gmem_from_chunk(const exact &part, const epilogue &op, u64 g_row, u32 row, int first)
+    {
+        int end = part.cols_left();
+        u32 r[4] = {0, 0, 0, 0};
+
+        if (op.reads_c) {
+            u64 g_c = part.g_row_of_c(row);
+            chunk_pair pair;
+
+            pair.regs_from_gmem(element_address(g_c, first), g_c, element_address(g_c, end));
+            pair.take(r);
+        }
+#pragma unroll 1
+        for (int col = first; col < first + out_chunk; col++)
+            shift_in(r, col >= 0 && col < end ? finish(part, op, r[0], row, col) : 0);
+        if (first >= 0 && first + out_chunk <= end) {
+            st_global_v4_u32(element_address(g_row, first), r);
+            return;
+        }
+#pragma unroll 1
+        for (int col = first; col < first + out_chunk; col++) {
+            if (col >= 0 && col < end)
+                gmem_from_bits(element_address(g_row, col), r[0]);
+            shift_in(r, 0);
+        }
+    }
+
+    DEVICE static void gmem_from_bits(u64 g_element, u32 bits)
+    {
+        if constexpr (cfg::output_size == 2)
+            st_global_u16(g_element, (u16)bits);
+        else
+            st_global_u32(g_element, bits);
+    }
+
+    /* Lanes take D's aligned chunks of a row. */
+    DEVICE void gmem_from_smem(const exact &part, const epilogue &op) const
+    {
+#pragma unroll 1
+        for (u32 row = 0; row < exact::rows; row++) {
+            u64 g_row = part.g_row_of_d(row);
+            int beyond = (int)(g_row & 15) / cfg::output_size;
+
+            if (!part.has_row(row) || part.cols_left() == 0)
+                break;
+#pragma unroll 1
+            for (int first = (int)lane * out_chunk - beyond; first < part.cols_left();
+                 first += 32 * out_chunk)
+                gmem_from_chunk(part, op, g_row, row, first);
+        }
+    }
+
+    /* --- parts ------------------------------------------------------------------------------- */
+
+    DEVICE static void meet()
+    {
+        bar_warp_sync(0xffffffffu);
+    }
+
+    DEVICE void smem_from_accum(const rounded &part, const float *r_accum, float alpha) const
+    {
+        if constexpr (cfg::output_size == 2)
+            smem_from_accum_16(part, r_accum, alpha);
+        else
+            smem_from_accum_32(part, r_accum, alpha);
+    }
+
+    DEVICE void smem_from_accum(const exact &part, const float *r_accum, float) const
+    {
+        smem_from_accum_32(part, r_accum, 1);
+    }
+
+    /* One after the other; by recursion, since the indices of accumulators must be constants and no
+     * loop of this size is sure to be unrolled. */
+    template <typename PART, int NUMBER = 0>
+    DEVICE void gmem_from_parts(const group_tile &tile, const out_place &to, const epilogue &op)
+    {
+        constexpr int halves = 2 * PART::count;
+        constexpr int block = NUMBER / halves, half = NUMBER / PART::count % 2;
+        constexpr int col = NUMBER % PART::count * PART::cols;
+        PART part(s_rows, to, block * block_span + (int)warp * 16 + half * 8, col);
+
+        smem_from_accum(part, tile.accum[block] + col / 2 + half * 2, op.alpha);
+        meet();
+        gmem_from_smem(part, op);
+        meet(); /* before the next part overwrites this one */
+        if constexpr (NUMBER + 1 < group_tile::blocks * halves)
+            gmem_from_parts<PART, NUMBER + 1>(tile, to, op);
+    }
+
+    DEVICE void gmem_from_accum(const group_tile &tile, const out_place &to, const epilogue &op)
+    {
+        if (op.is_plain())
+            gmem_from_parts<rounded>(tile, to, op);
+        else
+            gmem_from_parts<exact>(tile, to, op);
+    }
+
+    DEVICE void drain() const
+    {
+    }
+};

@@ -1,0 +1,48 @@
+/*
+ * The products that every configuration computes: sizes in tiles of the configuration and a rest.
+ */
+#pragma once
+
+#include "../../daemon/plan/config.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct shape {
+    const char *name;
+    int tiles_m, rest_m, tiles_n, rest_n, tiles_k, rest_k;
+    int batch;
+    double alpha, beta;
+    uint32_t ctas;
+    int pad; /* of leading dimensions, in 16 bytes (V16) or elements */
+    bool in_place, one_a, one_b, specials, slices;
+};
+
+static const struct shape shapes[] = {
+    {"one element", 0, 1, 0, 1, 0, 1, 1, 1, 0, 1, .pad = 0},
+    {"one tile", 1, 0, 1, 0, 1, 0, 1, 1, 0, 1, .pad = 0},
+    {"just over", 1, 1, 1, 3, 1, 1, 1, 2, 3, 3, .pad = 1},
+    {"just under, long K", 1, -1, 1, -1, 5, 3, 1, -1, 1, 1, .pad = 2, .in_place = true},
+    {"k = 0", 0, 7, 0, 9, 0, 0, 2, 2, 2, 1, .pad = 1},
+    {"k = 0, beta = 0", 0, 17, 0, 33, 0, 0, 1, INFINITY, 0, 1, .pad = 1},
+    {"alpha = 0", 0, 17, 0, 33, 0, 5, 1, 0, 2, 1, .pad = 0},
+    {"batch", 0, 5, 0, 20, 0, 24, 3, 1, -2, 2, .pad = 1, .one_a = true},
+    {"batch, one B", 0, 18, 0, 6, 1, -1, 2, 1, 0, 3, .pad = 2, .one_b = true},
+    {"slices", 2, 1, 1, 1, 0, 3, 2, 1, 0, 2, .pad = 0, .slices = true},
+    {"bands", 17, 1, 2, 0, 0, 1, 1, 1, 2, 1, .pad = 0, .in_place = true, .slices = true},
+    {"NaN and Inf", 1, 2, 1, 2, 2, 7, 1, 1, 0, 2, .pad = 1, .specials = true},
+};
+
+/* Its kernels need rows that start on 16 bytes. */
+static bool is_aligned(const struct config *config)
+{
+    return config->copy != CONFIG_COPY_ELEMENT && config->copy != CONFIG_COPY_REPACK;
+}
+
+static int64_t padded(const struct config *config, int64_t cols, enum dtype dtype, int pad)
+{
+    int64_t unit = is_aligned(config) ? 16 / (int64_t)dtype_size(dtype) : 1;
+
+    return (MAX(cols, 1) + unit - 1) / unit * unit + pad * unit;
+}
