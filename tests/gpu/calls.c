@@ -109,6 +109,8 @@ static CUresult vmm_import(struct spin *s)
     CUmemGenericAllocationHandle handle;
     CUresult r = CU(s)->MemImportFromShareableHandle(&handle, (void *)(intptr_t)s->fd,
                                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    CUmemAllocationProp property;
+    r = r ? r : CU(s)->MemGetAllocationPropertiesFromHandle(&property, handle);
     return r ? r : CU(s)->MemMap(s->range, s->granularity, 0, handle, 0);
 }
 
@@ -294,16 +296,17 @@ static CUresult ipc_get(struct spin *s)
 
 static CUresult ipc_open(struct spin *s)
 {
-    CUdeviceptr memory;
-    return SPIN_CALL(s, IpcOpenMemHandle)(&memory, s->ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    CUdeviceptr memory, base;
+    size_t size;
+    CUresult r = CU(s)->IpcOpenMemHandle(&memory, s->ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    return r ? r : CU(s)->MemGetAddressRange(&base, &size, memory);
 }
 
 static CUresult ipc_close(struct spin *s)
 {
     CUdeviceptr memory;
-    CUresult r =
-        SPIN_CALL(s, IpcOpenMemHandle)(&memory, s->ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    return r ? r : SPIN_CALL(s, IpcCloseMemHandle)(memory);
+    CUresult r = CU(s)->IpcOpenMemHandle(&memory, s->ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    return r ? r : PARKED(s)->IpcCloseMemHandle(memory);
 }
 
 static CUresult tensor_map(struct spin *s)
@@ -331,7 +334,7 @@ const struct call calls[] = {
     {"cuMemGetAllocationGranularity cuMemCreate cuMemExportToShareableHandle cuMemAddressReserve "
      "cuMemMap cuMemSetAccess",
      WORKS, vmm_make},
-    {"cuMemImportFromShareableHandle", WORKS, vmm_import},
+    {"cuMemImportFromShareableHandle cuMemGetAllocationPropertiesFromHandle", WORKS, vmm_import},
     {"cuMemUnmap cuMemRelease cuMemAddressFree", WORKS, vmm_free},
     {"cuMemAllocAsync", WORKS, alloc_async},
     {"cuMemFreeAsync", WORKS, free_async},
@@ -344,7 +347,7 @@ const struct call calls[] = {
     {"cuMemAlloc", WORKS, alloc},
     {"cuMemGetInfo", WORKS, memory_info},
     {"cuIpcGetMemHandle", WORKS, ipc_get},
-    {"cuIpcOpenMemHandle", WORKS, ipc_open},
+    {"cuIpcOpenMemHandle cuMemGetAddressRange", WORKS, ipc_open},
     {"cuTensorMapEncodeTiled", WORKS, tensor_map},
 
     {"cuModuleLoadData", HANGS, load_module},

@@ -8,6 +8,7 @@
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -165,13 +166,14 @@ static bool check(const struct call *call)
 
 Test(driver_calls, each_stands_in_the_right_list, .timeout = 600)
 {
+    const char *only = getenv("GEMMD_TEST_CALLS"); /* those whose names contain it */
     unsigned wrong = 0;
     compile();
     pid_t exporter = start(child_export, NULL);
     enum step step = watch(exporter, SETUP_SECONDS, 0);
     cr_expect_eq(step, STEP_RETURNED, "no memory to lend: %s", page->fault.message);
     for (size_t i = 0; i < calls_count; i++)
-        wrong += !check(&calls[i]);
+        wrong += (!only || strstr(calls[i].names, only)) && !check(&calls[i]);
     end(exporter);
     cr_expect_eq(wrong, 0, "%u calls are in the wrong list, see above", wrong);
 }
