@@ -73,6 +73,7 @@ gemmd_status gemmd_buffer_import(gemmd *connection, const gemmd_import *memory, 
     request.body.buffer = (struct request_buffer){
         .size = memory->bytes,
         .offset = memory->offset,
+        .allocation = memory->allocation,
         .handle = memory->ipc_handle,
         .writable = memory->writable,
         .name = memory->name,

@@ -151,6 +151,7 @@ typedef struct gemmd_import {
     const void *ipc_handle; /* 64 bytes from cuIpcGetMemHandle(): for users the daemon trusts */
     uint64_t offset;        /* where in the allocation the buffer begins; a multiple of 256 */
     uint64_t bytes;         /* of the buffer */
+    uint64_t allocation;    /* bytes of the whole; 0: it ends with the buffer. Descriptors only */
     bool writable;
     const char *name; /* NULL: private to this connection */
     unsigned mode;    /* of the name, as gemmd_buffer_create()'s */
@@ -159,7 +160,7 @@ typedef struct gemmd_import {
 #define GEMMD_IMPORT_INIT                                                                          \
     {                                                                                              \
         .size = sizeof(gemmd_import), .fd = -1, .ipc_handle = NULL, .offset = 0, .bytes = 0,       \
-        .writable = false, .name = NULL, .mode = 0600                                              \
+        .allocation = 0, .writable = false, .name = NULL, .mode = 0600                             \
     }
 
 /* As with exported memory nothing orders the caller's kernels with the daemon's jobs. Two buffers

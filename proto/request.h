@@ -112,6 +112,7 @@ struct request_buffer {
     bool writable;   /* register, import, open: may jobs write it */
     uint64_t id;     /* free, write, read, export */
     uint64_t offset; /* write, read, import: bytes */
+    uint64_t allocation;   /* import: bytes of the whole; 0: it ends with the buffer */
     const uint8_t *handle; /* import: REQUEST_HANDLE_SIZE bytes; NULL: by descriptor 0 */
     const void *data;      /* write */
     uint64_t length;       /* write: size of data; read: bytes wanted */

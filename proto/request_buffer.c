@@ -73,6 +73,7 @@ void request_decode_import(struct fields *fields, struct request *request)
 
     fields_unsigned(fields, "size", FIELD_REQUIRED, range_some, &buffer->size);
     fields_unsigned(fields, "offset", FIELD_OPTIONAL, range_any, &buffer->offset);
+    fields_unsigned(fields, "allocation", FIELD_OPTIONAL, range_some, &buffer->allocation);
     fields_bool(fields, "writable", FIELD_OPTIONAL, &buffer->writable);
     decode_name(fields, FIELD_OPTIONAL, buffer);
     decode_mode(fields, buffer);

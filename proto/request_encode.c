@@ -90,6 +90,8 @@ static void encode_import(struct pack *pack, const struct request_buffer *buffer
     pack_unsigned(pack, "size", buffer->size);
     if (buffer->offset != 0)
         pack_unsigned(pack, "offset", buffer->offset);
+    if (buffer->allocation != 0)
+        pack_unsigned(pack, "allocation", buffer->allocation);
     pack_bool(pack, "writable", buffer->writable);
     if (buffer->name != NULL)
         pack_text(pack, "name", buffer->name, buffer->name_size);

@@ -88,6 +88,10 @@ static enum status check_import(const struct buffer_request *request, struct fau
         return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "offset",
                          "offset %" PRIu64 " and size %" PRIu64 " exceed 2^63 - 1", request->offset,
                          request->size);
+    if (request->allocation != 0 && (request->allocation < end || request->allocation > INT64_MAX))
+        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "allocation",
+                         "allocation is %" PRIu64 "; the buffer ends at %" PRIu64 " of it",
+                         request->allocation, end);
     return STATUS_OK;
 }
 
@@ -248,7 +252,8 @@ static struct buffer *buffer_alloc(struct buffers *buffers, const struct buffer_
         .table = buffers,
         .kind = request->kind,
         .size = request->size,
-        .allocation = allocation_of(buffers, request->offset + request->size),
+        .allocation =
+            allocation_of(buffers, MAX(request->allocation, request->offset + request->size)),
         .is_exportable = request->is_exportable,
         .uid = request->uid,
         .gid = request->gid,
@@ -260,6 +265,7 @@ static struct buffer *buffer_alloc(struct buffers *buffers, const struct buffer_
                    .offset = request->offset,
                    .is_writable = request->is_writable},
     };
+    buffer->memory.allocation = buffer->allocation;
     if (request->handle)
         memcpy(buffer->memory.handle, request->handle, sizeof(buffer->memory.handle));
     if (request->import)

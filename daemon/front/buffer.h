@@ -58,6 +58,7 @@ struct buffer_request {
     enum link_memory_kind import; /* DEVICE_FOREIGN, DEVICE_IPC; 0: ours, or a client's memfd */
     uint64_t size;
     uint64_t offset;       /* import: where in its allocation it begins */
+    uint64_t allocation;   /* import: bytes of that; 0: it ends with the buffer */
     const uint8_t *handle; /* DEVICE_IPC: LINK_IPC_HANDLE bytes */
     const char *name;      /* NULL: unnamed */
     size_t name_size;

@@ -104,6 +104,7 @@ static int memory_ask(struct worker_process *worker, struct memory *memory)
         .id = memory->id,
         .size = memory->size,
         .offset = memory->offset,
+        .allocation = memory->allocation,
         .writable = memory->is_writable,
     };
     int r;

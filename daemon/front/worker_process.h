@@ -50,6 +50,7 @@ struct memory {
     int fd; /* owned; -1 for device memory that does not exist yet, and for a legacy handle */
     uint64_t size;
     uint64_t offset;                 /* a client's: where in its allocation it begins */
+    uint64_t allocation;             /* and the bytes of that */
     uint8_t handle[LINK_IPC_HANDLE]; /* DEVICE_IPC */
     bool is_writable;
     bool is_asked;   /* the current worker got a LINK_MAP for it */

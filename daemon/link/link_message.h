@@ -87,5 +87,6 @@ struct link_message {
     uint32_t repacks; /* LINK_LOAD: the cubin has a kernel that copies inputs before the product */
     struct link_box box[LINK_BOXES]; /* LINK_LOAD */
     uint64_t offset;                 /* LINK_MAP foreign, ipc: where in it the memory begins */
+    uint64_t allocation;             /* LINK_MAP foreign: bytes of the whole, in whole units */
     uint8_t handle[LINK_IPC_HANDLE]; /* LINK_MAP ipc */
 };

@@ -168,12 +168,11 @@ static int mapping_new(struct cpu_memory *memory,
     const bool is_read_only =
         (request->memory_kind == LINK_MEMORY_HOST || is_foreign) && !request->writable;
     const uint64_t offset = is_foreign ? request->offset : 0;
-    uint64_t size = 0;
+    const uint64_t size = offset + request->size; /* the front has checked the sum */
     cleanup(freep) struct mapping *mapping = calloc(1, sizeof(*mapping));
     int r;
 
-    r = add_overflows(offset, request->size, &size) ? refuse(EOVERFLOW, request->size, ret_fault)
-                                                    : size_check(fd, size, ret_fault);
+    r = size_check(fd, size, ret_fault);
     if (r)
         return r;
 

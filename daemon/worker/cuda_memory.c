@@ -279,14 +279,8 @@ static int foreign_check(struct cuda_memory *memory,
     return DRIVER_E_FAULT;
 }
 
-static int foreign_size(const struct link_message *request, uint64_t *ret_size, struct fault *fault)
-{
-    if (!add_overflows(request->offset, request->size, ret_size))
-        return 0;
-    fault_set(fault, STATUS_INVALID_ARGUMENT, "offset", "offset and size exceed 2^64");
-    return DRIVER_E_FAULT;
-}
-
+/* An allocation is mapped as a whole: the driver refuses a part of it (NOT_SUPPORTED, driver 580),
+ * as it refuses more than there is. So what the client says of its size is checked exactly. */
 static int map_foreign(struct cuda_memory *memory,
                        const struct link_message *request,
                        int fd,
@@ -295,11 +289,8 @@ static int map_foreign(struct cuda_memory *memory,
 {
     const struct driver *driver = memory->driver;
     CUmemGenericAllocationHandle handle;
-    uint64_t size;
-    int r = foreign_size(request, &size, ret_fault);
+    int r = round_up(request->allocation, memory->device->granularity, &mapping->size, ret_fault);
 
-    if (!r)
-        r = round_up(size, memory->device->granularity, &mapping->size, ret_fault);
     if (r)
         return r;
     mapping->offset = request->offset;
@@ -311,7 +302,7 @@ static int map_foreign(struct cuda_memory *memory,
     r = foreign_check(memory, handle, ret_fault);
     if (!r) {
         r = map_handle(memory, handle, request->writable, mapping, ret_fault);
-        r = foreign(r, "size", "the memory cannot be mapped in that size", ret_fault);
+        r = foreign(r, "size", "the allocation is not of that size", ret_fault);
     }
     (void)cu(driver)->MemRelease(handle);
     return r;
@@ -326,11 +317,8 @@ static int open_ipc(struct cuda_memory *memory,
     const struct driver *driver = memory->driver;
     CUipcMemHandle handle;
     CUdeviceptr base = 0;
-    uint64_t end;
-    int r = foreign_size(request, &end, ret_fault);
+    int r;
 
-    if (r)
-        return r;
     static_assert(sizeof(handle) == LINK_IPC_HANDLE, "the driver's handle");
     memcpy(&handle, request->handle, sizeof(handle));
     r = cu_try(driver, ret_fault, IpcOpenMemHandle, &mapping->opened, handle,
@@ -342,8 +330,8 @@ static int open_ipc(struct cuda_memory *memory,
     r = cu_try(driver, ret_fault, MemGetAddressRange, &base, &mapping->size, mapping->opened);
     if (r)
         return foreign(r, "handle", "the handle's memory has no size", ret_fault);
-    if (end <= mapping->size - (mapping->opened - base))
-        return 0;
+    if (request->offset + request->size <= mapping->size - (mapping->opened - base))
+        return 0; /* the front has checked the sum */
     fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "size",
               "offset %" PRIu64 " and size %" PRIu64 " exceed the allocation's %zu bytes",
               request->offset, request->size, mapping->size);

@@ -153,6 +153,8 @@ Test(import, begins_where_the_client_says)
     gemmd_import import = whole(fd, 1024);
     gemmd_buffer *buffer;
 
+    import.allocation = UNIT;
+
     serve(NULL);
     data[UNIT / 8] = 3;
     import.offset = UNIT / 2;
@@ -164,7 +166,11 @@ Test(import, begins_where_the_client_says)
     expect_refused(&import, GEMMD_INVALID_ARGUMENT, "offset");
     import.offset = UINT64_MAX - 255;
     expect_refused(&import, GEMMD_INVALID_ARGUMENT, "offset");
+    import.offset = UNIT / 2;
+    import.allocation = 1024;
+    expect_refused(&import, GEMMD_INVALID_ARGUMENT, "allocation");
     import.offset = UNIT - 512;
+    import.allocation = 0;
     expect_refused(&import, GEMMD_INVALID_ARGUMENT, "size");
 }
 
@@ -294,7 +300,7 @@ static gemmd_status import_as(uid_t uid, const gemmd_import *import)
 
 Test(import, uid_whose_memory_kills_two_workers_loses_the_right)
 {
-    gemmd_import bad = whole(memory_file(FAKE_DRIVER_MEMORY, 3 * UNIT), UNIT);
+    gemmd_import bad = whole(memory_file(FAKE_DRIVER_MEMORY, 3 * UNIT), 3 * UNIT);
     gemmd_import good = whole(memory_file(FAKE_DRIVER_MEMORY, UNIT), UNIT);
 
     if (!test_device_is_fake() || getuid() != 0)

@@ -26,6 +26,8 @@ import gemmd  # noqa: E402
 
 NAME = "share.weights"
 ROUNDS = 4
+# CUDA looks itself up in /proc, which must be the namespace's own (else cuInit fails with 304).
+UNSHARE = ("--pid", "--fork", "--mount-proc", "--kill-child")
 
 
 def weights(seed: int, shape: tuple) -> np.ndarray:
@@ -132,7 +134,7 @@ class Child:
 
     def __init__(self, role: str, path: str, shape: tuple) -> None:
         self.process = subprocess.Popen(
-            ["unshare", "--pid", "--fork", "--kill-child", sys.executable, __file__, role, path,
+            ["unshare", *UNSHARE, sys.executable, __file__, role, path,
              *map(str, shape)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.greeting = self._line()
 
@@ -174,8 +176,8 @@ def check(daemon: support.Daemon, shape: tuple) -> None:
             "the next product by name is right")
     with daemon.connect() as watcher:
         buffers = watcher.status()["buffers"]
-        say(f"daemon:  buffers={buffers['count']} device_bytes={buffers['device_bytes']}")
-        assert buffers["count"] == 1 and size <= buffers["device_bytes"] < size + (4 << 20)
+        say(f"daemon:  device_bytes={buffers['device_bytes']} of all buffers")
+        assert size <= buffers["device_bytes"] < size + (4 << 20), "more than one copy"
         writer.end()
         while watcher.status()["clients"] > 2:
             pass
@@ -190,7 +192,7 @@ def main() -> None:
         role(path, (int(sys.argv[3]), int(sys.argv[4])))
         return
     shape = (int(sys.argv[1]), int(sys.argv[2])) if len(sys.argv) == 3 else (512, 768)
-    if subprocess.run(["unshare", "--pid", "--fork", "true"], stderr=subprocess.DEVNULL).returncode:
+    if subprocess.run(["unshare", *UNSHARE, "true"], stderr=subprocess.DEVNULL).returncode:
         print("skipped: PID namespaces cannot be made here")
         sys.exit(77)
     daemon = support.Daemon()

@@ -150,8 +150,8 @@ CUresult CUDAAPI cuMemMap(CUdeviceptr ptr,
     (void)flags;
     ENTER(MemMap);
     void *at = (void *)(uintptr_t)ptr;
-    if (offset + size > size_of((int)handle))
-        return CUDA_ERROR_INVALID_VALUE;
+    if (offset != 0 || size != size_of((int)handle))
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (mmap(at, size, PROT_NONE, MAP_SHARED | MAP_FIXED, (int)handle, (off_t)offset) != at)
         return CUDA_ERROR_INVALID_VALUE;
     fake_range_add(ptr, size, (int)handle, false);

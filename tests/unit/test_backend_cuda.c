@@ -62,8 +62,12 @@ static int memory_file(size_t size)
 
 static int map(enum link_memory_kind kind, uint64_t id, uint64_t size, int *fd, uint64_t *address)
 {
-    struct link_message request = {
-        .kind = LINK_MAP, .memory_kind = kind, .id = id, .size = size, .writable = 1};
+    struct link_message request = {.kind = LINK_MAP,
+                                   .memory_kind = kind,
+                                   .id = id,
+                                   .size = size,
+                                   .allocation = size,
+                                   .writable = 1};
     return gpu->operations->map(gpu, &request, fd, address, &fault);
 }
 
@@ -220,7 +224,8 @@ Test(backend_cuda, import_for_reading_cannot_be_written)
                                    .memory_kind = LINK_MEMORY_DEVICE_FOREIGN,
                                    .id = 1,
                                    .size = 4096,
-                                   .offset = 8192};
+                                   .offset = 8192,
+                                   .allocation = FAKE_DRIVER_GRANULARITY};
     int fd = shared_memory(FAKE_DRIVER_GRANULARITY), probe[2];
     uint64_t address;
     cr_assert_eq(pwrite(fd, "there", 6, 8192), 6);

@@ -100,11 +100,13 @@ Test(request_encode, comes_back_for_every_method_of_buffers_and_cache)
     message_deinit(&message);
     given.method = METHOD_BUFFER_IMPORT;
     given.body.buffer.handle = (const uint8_t[REQUEST_HANDLE_SIZE]){7};
+    given.body.buffer.allocation = 99;
     cr_expect_eq(request_descriptors(&given), 0);
     got = round_trip(&given, &message);
     cr_assert_not_null(got.body.buffer.handle);
     cr_expect(got.body.buffer.handle[0] == 7 && got.body.buffer.mode == 0644 &&
-              got.body.buffer.offset == 10 && got.body.buffer.name[0] == 'n');
+              got.body.buffer.offset == 10 && got.body.buffer.allocation == 99 &&
+              got.body.buffer.name[0] == 'n');
     message_deinit(&message);
     given.body.buffer.handle = NULL;
     cr_expect_eq(request_descriptors(&given), 1);

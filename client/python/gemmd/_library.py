@@ -50,6 +50,7 @@ class ImportRecord(ctypes.Structure):
         ("ipc_handle", c_void_p),
         ("offset", c_uint64),
         ("bytes", c_uint64),
+        ("allocation", c_uint64),
         ("writable", c_bool),
         ("name", c_char_p),
         ("mode", c_uint),

@@ -212,6 +212,8 @@ class Lies(DaemonTest):
         memfd = os.memfd_create("lie")
         os.ftruncate(memfd, 4 << 20)
         pair = socket.socketpair()
+        self.addCleanup(pair[0].close)
+        self.addCleanup(pair[1].close)
         pipe = os.pipe()
         devices = [os.open(path, os.O_RDWR) for path in
                    ("/dev/null", "/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm")
@@ -221,6 +223,25 @@ class Lies(DaemonTest):
         self.assertEqual(self.connection.status()["worker"]["deaths"], 0)
         eye = np.eye(4, dtype="f4")
         np.testing.assert_array_equal(self.connection.matmul(eye, eye), eye)
+
+    def test_a_part_of_an_allocation_can_be_lent(self) -> None:
+        array = self.connection.device_buffer((3 << 20,), np.uint8, exportable=True)
+        array.upload(np.arange(3 << 20, dtype=np.uint32).astype(np.uint8))
+        record = _library.ExportRecord(size=ctypes.sizeof(_library.ExportRecord))
+        session = self.connection._session
+        session.call(session.library.gemmd_buffer_export, array._memory.mapping.buffer,
+                     ctypes.byref(record))
+        with contextlib.closing(os.fdopen(record.fd, "rb")):
+            for offset, size in ((0, 3 << 20), (512, 100), ((2 << 20) + 256, 4096)):
+                part = _library.ImportRecord(
+                    size=ctypes.sizeof(_library.ImportRecord), fd=record.fd, bytes=size,
+                    offset=offset, allocation=record.allocation, mode=0o600)
+                with self.subTest(offset=offset, size=size):
+                    mapping = session.obtain(session.library.gemmd_buffer_import,
+                                             ctypes.byref(part), is_named=False)
+                    got = (ctypes.c_ubyte * size)()
+                    session.call(session.library.gemmd_buffer_read, mapping.buffer, 0, got, size)
+                    self.assertEqual(bytes(got)[:8], bytes((offset + i) % 256 for i in range(8)))
 
     def test_a_size_that_is_not_there_is_refused(self) -> None:
         array = self.connection.device_buffer((1024,), exportable=True)
