@@ -30,6 +30,7 @@ static const char *const dtype_texts[DTYPE_COUNT] = {
 static const char *const schedule_texts[] = {
     [CONFIG_SCHEDULE_MMA] = "mma",
     [CONFIG_SCHEDULE_SIMT] = "simt",
+    [CONFIG_SCHEDULE_TILED] = "tiled",
     [CONFIG_SCHEDULE_TMA] = "tma",
     [CONFIG_SCHEDULE_PIPELINED] = "pipelined",
     [CONFIG_SCHEDULE_PERSISTENT] = "persistent",
@@ -266,14 +267,21 @@ bool config_equal(const struct config *a, const struct config *b)
            a->schedule == b->schedule && a->copy == b->copy;
 }
 
+static const char *hopper_source(const struct config *config)
+{
+    if (config->schedule == CONFIG_SCHEDULE_TILED)
+        return "entry/gemm_tiled.cu";
+    return config->copy == CONFIG_COPY_REPACK ? "entry/gemm_hopper_repack.cu"
+                                              : "entry/gemm_hopper.cu";
+}
+
 const char *config_source(const struct config *config)
 {
     switch (config->family) {
     case CONFIG_PORTABLE:
         return "entry/gemm_portable.cu";
     case CONFIG_HOPPER:
-        return config->copy == CONFIG_COPY_REPACK ? "entry/gemm_hopper_repack.cu"
-                                                  : "entry/gemm_hopper.cu";
+        return hopper_source(config);
     default:
         return NULL;
     }

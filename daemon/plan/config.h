@@ -29,8 +29,9 @@ enum config_family {
 enum config_schedule {
     CONFIG_SCHEDULE_MMA,  /* portable: all warps load and compute, mma.sync */
     CONFIG_SCHEDULE_SIMT, /* portable: the same with FMA on CUDA cores (true fp32) */
-    /* hopper, tensor copies and wgmma; each step adds to the one before */
-    CONFIG_SCHEDULE_TMA,        /* one slot: copy, wait, multiply */
+    /* hopper, wgmma; each step adds to the one before */
+    CONFIG_SCHEDULE_TILED,      /* all threads copy, meet, multiply */
+    CONFIG_SCHEDULE_TMA,        /* one thread copies, by tensor copies: copy, wait, multiply */
     CONFIG_SCHEDULE_PIPELINED,  /* a ring of slots */
     CONFIG_SCHEDULE_PERSISTENT, /* CTAs stay and walk the tiles, copies run across them */
     CONFIG_SCHEDULE_COOP,       /* a warp that copies; the warps that multiply share a tile */

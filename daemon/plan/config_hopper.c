@@ -34,6 +34,7 @@ static const struct hopper_row rows[] = {
 
 /* The lower steps of the ladder, for bf16 as A[M,K] and B[N,K]: to be measured, never planned. */
 static const struct hopper_row ladder[] = {
+    {128, 256, 1, 8, 1, 1, CONFIG_SCHEDULE_TILED, false, CONFIG_COPY_TMA},
     {128, 256, 1, 8, 1, 1, CONFIG_SCHEDULE_TMA, false, CONFIG_COPY_TMA},
     {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_PIPELINED, false, CONFIG_COPY_TMA},
     {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_PERSISTENT, false, CONFIG_COPY_TMA},

@@ -28,10 +28,11 @@ enum unit {
     unit_wgmma,  /* bf16, fp16 of the hopper family */
 };
 
-/* Numbers of enum config_schedule, daemon/plan/config.h. From `tma` on: the hopper family. */
+/* Numbers of enum config_schedule, daemon/plan/config.h. From `tiled` on: the hopper family. */
 enum schedule {
     schedule_mma,
     schedule_simt,
+    schedule_tiled,
     schedule_tma,
     schedule_pipelined,
     schedule_persistent,
@@ -64,7 +65,7 @@ constexpr int cluster_m = GEMMD_CLUSTER_M;
 constexpr int cluster_n = GEMMD_CLUSTER_N;
 constexpr int cluster_k = GEMMD_CLUSTER_K; /* CTAs that share a tile, each a part of K */
 constexpr bool is_swapped = GEMMD_SWAPPED; /* the kernel computes the transpose of D */
-constexpr bool is_hopper = schedule >= schedule_tma;
+constexpr bool is_hopper = schedule >= schedule_tiled;
 
 constexpr int unit = is_hopper       ? unit_wgmma
                      : input == fp32 ? unit_simt

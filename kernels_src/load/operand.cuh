@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "tile/operand_tile.cuh"
+#include "tile/chunk_size.cuh"
 
 template <typename TILE> struct operand {
     static constexpr int row_step = cfg::threads / TILE::row_chunks;

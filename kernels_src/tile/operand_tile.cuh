@@ -15,10 +15,7 @@
  */
 #pragma once
 
-#include "base/config.cuh"
-
-constexpr int chunk_size = 16; /* bytes: one cp.async, one row of an ldmatrix */
-constexpr int chunk_elements = chunk_size / cfg::input_size;
+#include "tile/chunk_size.cuh"
 
 template <int SPAN, bool K_MAJOR> struct operand_tile {
     static constexpr int span = SPAN;
