@@ -11,6 +11,7 @@
  */
 #include "abi/job.h"
 #include "epi/store_any.cuh"
+#include "epi/store_direct.cuh"
 #include "epi/store_tma.cuh"
 #include "load/tma.cuh"
 #include "mma/wgmma.cuh"
@@ -34,9 +35,18 @@ DEVICE void load(const launch &in)
 {
     loader loads(in.feed, in.maps, in.place, in.s_base);
 
-    griddepcontrol_wait();
-    while (loads.smem_from_gmem())
-        ;
+    bool is_first = true;
+
+    while (loads.next_unit()) {
+        /* Two such grids fit beside each other. */
+        if (is_first && 2 * gridDim.x <= nsmid())
+            loads.prefetch();
+        if (is_first)
+            griddepcontrol_wait();
+        is_first = false;
+        while (loads.smem_from_gmem())
+            ;
+    }
 }
 
 /* Loading in passing: nothing to do where others load, or for all threads but one. */
@@ -56,10 +66,10 @@ template <bool IS_SPECIALIZED> struct side_loader {
 
 template <> struct side_loader<false> {
     loader loads;
-    bool is_mine; /* this thread is the one that loads */
+    bool has_more; /* K tiles, and this thread is the one that loads */
 
-    DEVICE side_loader(const launch &in, bool in_is_mine)
-        : loads(in.feed, in.maps, in.place, in.s_base), is_mine(in_is_mine)
+    DEVICE side_loader(const launch &in, bool is_mine)
+        : loads(in.feed, in.maps, in.place, in.s_base), has_more(is_mine && loads.next_unit())
     {
     }
 
@@ -71,8 +81,8 @@ template <> struct side_loader<false> {
 
     DEVICE void next()
     {
-        if (is_mine)
-            loads.smem_from_gmem();
+        if (has_more)
+            has_more = loads.smem_from_gmem() || loads.next_unit();
     }
 };
 
@@ -175,6 +185,12 @@ struct multiplier {
             out_place to = place_of(work, work.place()); /* while the last products run */
             epilogue op(work.job(), to.item);
             finish(tile, k_tiles, slot);
+            if constexpr (stores_direct) {
+                if (direct_writer::can_write(op)) {
+                    direct_writer({warp, lane}).gmem_from_accum(tile, to, op);
+                    continue;
+                }
+            }
             writer.gmem_from_accum(tile, to, op);
         }
         writer.drain();

@@ -31,6 +31,9 @@ constexpr int buffer_accums = buffer_cols / 2; /* of one thread */
 constexpr int block_parts = cfg::tile_n / buffer_cols;
 constexpr int parts = group_tile::blocks * block_parts;
 
+/* Plain products have a way of their own, so this is the one of all others, whatever they are. */
+constexpr bool stores_direct = cfg::output_size == 2 && !cfg::stores_anywhere;
+
 /* Where the group's tile lies in C and D. */
 struct out_place {
     const gemmd_job &job;
@@ -159,7 +162,6 @@ struct tile_writer {
     }
 
     /* 16 rows x 16 columns of 16 bits a time: two 8-column pieces of the accumulators. */
-    template <bool READS_C>
     DEVICE void smem_from_accum_16(const float *r_accum, const epilogue &op) const
     {
         u32 row = warp * 16 + (lane & 15);
@@ -168,17 +170,14 @@ struct tile_writer {
         for (int piece = 0; piece < buffer_cols / 8; piece += 2) {
             const float *r = r_accum + piece * 4;
             u32 s_row = s_buffer() + swizzled_offset(row, piece + (lane >> 4));
-            u32 r_c[4], r_d[4];
+            u32 r_c[4] = {0, 0, 0, 0}, r_d[4];
 
-            if constexpr (READS_C)
+            if (op.reads_c)
                 ldmatrix_x4(r_c, s_row);
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                if constexpr (READS_C)
-                    r_d[i] = pack_pair(op.apply_c(r[i * 2], number_from_bits(r_c[i])),
-                                       op.apply_c(r[i * 2 + 1], number_from_bits(r_c[i] >> 16)));
-                else
-                    r_d[i] = pack_pair(op.alpha * r[i * 2], op.alpha * r[i * 2 + 1]);
+                r_d[i] = pack_pair(op.apply_c(r[i * 2], number_from_bits(r_c[i])),
+                                   op.apply_c(r[i * 2 + 1], number_from_bits(r_c[i] >> 16)));
             stmatrix_x4(s_row, r_d);
         }
     }
@@ -207,34 +206,40 @@ struct tile_writer {
         }
     }
 
-    /* Parts of the tile one after the other; by recursion, since the indices of accumulators must
-     * be constants and no loop of this size is sure to be unrolled. */
-    template <bool READS_C, int PART = 0>
-    DEVICE void gmem_from_parts(const group_tile &tile, const out_place &to, const epilogue &op)
+    template <bool READS_C>
+    DEVICE void
+    gmem_from_part(const float *r_accum, const out_place &to, const epilogue &op, int block, int col)
     {
-        constexpr int block = PART / block_parts, col = PART % block_parts * buffer_cols;
-        const float *r_accum = tile.accum[block] + col / 2;
-
         acquire();
-        if constexpr (READS_C) {
+        if (READS_C && op.reads_c) {
             smem_from_c(to, block, col);
             wait_for_c();
         } else {
             meet();
         }
         if constexpr (cfg::output_size == 2)
-            smem_from_accum_16<READS_C>(r_accum, op);
+            smem_from_accum_16(r_accum, op);
         else
             smem_from_accum_32<READS_C>(r_accum, op);
         gmem_from_smem(to, block, col);
         number ^= 1;
+    }
+
+    /* Parts of the tile one after the other; by recursion, since the indices of accumulators must
+     * be constants and no loop of this size is sure to be unrolled. */
+    template <bool READS_C, int PART = 0>
+    DEVICE void gmem_from_parts(const group_tile &tile, const out_place &to, const epilogue &op)
+    {
+        constexpr int block = PART / block_parts, col = PART % block_parts * buffer_cols;
+
+        gmem_from_part<READS_C>(tile.accum[block] + col / 2, to, op, block, col);
         if constexpr (PART + 1 < parts)
             gmem_from_parts<READS_C, PART + 1>(tile, to, op);
     }
 
     DEVICE void gmem_from_accum(const group_tile &tile, const out_place &to, const epilogue &op)
     {
-        if (op.reads_c)
+        if (stores_direct || op.reads_c)
             gmem_from_parts<true>(tile, to, op);
         else
             gmem_from_parts<false>(tile, to, op);

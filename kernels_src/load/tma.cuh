@@ -25,6 +25,21 @@ template <typename TILE, int SHARERS> struct tensor_operand {
                                                             s_barrier, (1 << SHARERS) - 1);
     }
 
+    /* To the L2, where it stays current whoever writes it. */
+    DEVICE void prefetch(int k) const
+    {
+        constexpr int rows = (TILE::is_k_major ? TILE::span : cfg::tile_k) / SHARERS;
+        int first = (int)part * rows;
+
+        if constexpr (TILE::is_k_major) {
+            cp_async_bulk_prefetch_tensor_3d(map, k, origin + first, item);
+        } else {
+#pragma unroll
+            for (int at = 0; at < TILE::span; at += block_span)
+                cp_async_bulk_prefetch_tensor_3d(map, origin + at, k + first, item);
+        }
+    }
+
     /* The part: of a K-major tile its share of the rows, of a span-major one of each block's. */
     DEVICE void smem_from_gmem(u32 s_tile, int k, u32 s_barrier) const
     {
@@ -60,8 +75,8 @@ DEVICE int k_tiles_of(const gemmd_job &job)
 }
 
 /* The loading thread's walk: K tile after K tile over all units, ahead of who multiplies by as
- * much as the ring holds. Nothing of an operand is read before the first call of smem_from_gmem(),
- * so that it may be made while the grid before this one still runs. */
+ * much as the ring holds. Only smem_from_gmem() reads operands: all else may be done while the grid
+ * before this one still runs. */
 struct loader {
     job_feed work;
     const gemmd_tensor_maps &maps;
@@ -70,9 +85,8 @@ struct loader {
     ring_position at;
     tensor_operand<tile_a, cfg::cluster_n> a;
     tensor_operand<tile_b, cfg::cluster_m> b;
-    int k, k_end;  /* elements along K */
-    bool has_more; /* K tiles */
-    u32 fenced;    /* the job whose inputs tensor copies see */
+    int k, k_end; /* elements along K */
+    u32 fenced;   /* the job whose inputs tensor copies see */
 
     DEVICE loader(const gemmd_tensor_feed &feed,
                   const gemmd_tensor_maps &in_maps,
@@ -81,7 +95,6 @@ struct loader {
         : work(feed, in_place.walker, in_place.walkers), maps(in_maps), place(in_place),
           s_base(in_s_base), fenced(0)
     {
-        next_unit();
     }
 
     DEVICE void open(const raster::place &unit)
@@ -102,33 +115,47 @@ struct loader {
         k_end = k_tiles_of(job) * cfg::tile_k;
     }
 
-    /* On to the next unit that has K tiles. */
-    DEVICE void next_unit()
+    /*
+     * For a CTA that has its place while the grid before this one still runs: the inputs come from
+     * memory meanwhile. Units of one row or column read the same; each of them fetches a part.
+     */
+    DEVICE void prefetch() const
+    {
+        int row = a.origin / cfg::tile_m, rows = (int)work.size.units_m * cfg::cluster_m;
+        int col = b.origin / cfg::tile_n, cols = (int)work.size.units_n * cfg::cluster_n;
+
+#pragma unroll 1
+        for (int at = col * cfg::tile_k; at < k_end; at += cols * cfg::tile_k)
+            a.prefetch(at);
+#pragma unroll 1
+        for (int at = row * cfg::tile_k; at < k_end; at += rows * cfg::tile_k)
+            b.prefetch(at);
+    }
+
+    /* On to the next unit that has K tiles; false when there is none. */
+    DEVICE bool next_unit()
     {
         raster::place unit;
 
         do {
-            has_more = work.take(unit);
-            if (has_more)
-                open(unit);
-        } while (has_more && k == k_end);
+            if (!work.take(unit))
+                return false;
+            open(unit);
+        } while (k == k_end);
+        return true;
     }
 
-    /* The next K tile to the next slot; false when there is none. */
+    /* The next K tile of the unit to the next slot; false after the last one. */
     DEVICE bool smem_from_gmem()
     {
-        if (!has_more)
-            return false;
-
         u32 s_full = smem::full_barrier(s_base, at.slot);
+
         wait_parity(smem::empty_barrier(s_base, at.slot), at.parity ^ 1);
         mbarrier_arrive_expect_tx(s_full, smem::slot_size);
         a.smem_from_gmem(smem::a_of_slot(s_base, at.slot), k, s_full);
         b.smem_from_gmem(smem::b_of_slot(s_base, at.slot), k, s_full);
         at.advance();
         k += cfg::tile_k;
-        if (k == k_end)
-            next_unit();
-        return true;
+        return k < k_end;
     }
 };

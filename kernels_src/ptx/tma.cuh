@@ -36,6 +36,14 @@ DEVICE void cp_async_bulk_tensor_3d_shared_global_multicast(u32 s_destination,
                  : "memory");
 }
 
+/* To the L2 only. */
+DEVICE void cp_async_bulk_prefetch_tensor_3d(const gemmd_tensor_map *map, int c0, int c1, int c2)
+{
+    asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global.tile [%0, {%1, %2, %3}];" ::"l"(map),
+                 "r"(c0), "r"(c1), "r"(c2)
+                 : "memory");
+}
+
 /* `policy`: of the L2, by createpolicy. */
 DEVICE void cp_async_bulk_tensor_3d_global_shared(
     const gemmd_tensor_map *map, int c0, int c1, int c2, u32 s_source, u64 policy)

@@ -13,6 +13,26 @@ DEVICE u32 shfl_sync_idx(u32 value, u32 lane)
     return d;
 }
 
+/* From the lane whose number differs in the bits of the mask. */
+DEVICE u32 shfl_sync_bfly(u32 value, u32 lane_mask)
+{
+    u32 d;
+
+    asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;"
+                 : "=r"(d)
+                 : "r"(value), "r"(lane_mask));
+    return d;
+}
+
+/* Multiprocessors of the device, or a few more. */
+DEVICE u32 nsmid()
+{
+    u32 d;
+
+    asm("mov.u32 %0, %%nsmid;" : "=r"(d));
+    return d;
+}
+
 /* Nanoseconds, the low word of them. */
 DEVICE u32 globaltimer_lo()
 {

@@ -51,6 +51,10 @@ inline void prefetch_tensormap(const gemmd_tensor_map *)
 {
 }
 
+inline void cp_async_bulk_prefetch_tensor_3d(const gemmd_tensor_map *, int, int, int)
+{
+}
+
 inline void host_tensor_load(
     u32 rank, u32 s_destination, const host_tensor &t, int c0, int c1, int c2, u32 s_barrier)
 {

@@ -11,6 +11,16 @@ inline u32 shfl_sync_idx(u32 value, u32 lane)
     return machine::together(mine)[lane % 32].r[0];
 }
 
+inline u32 shfl_sync_bfly(u32 value, u32 lane_mask)
+{
+    return shfl_sync_idx(value, machine::now().thread.x % 32 ^ lane_mask);
+}
+
+inline u32 nsmid()
+{
+    return 4;
+}
+
 /* Time stands still: machine.h knows a hang when it sees one. */
 inline u32 globaltimer_lo()
 {

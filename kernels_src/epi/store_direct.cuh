@@ -1,0 +1,89 @@
+/*
+ * The way out of plain products in 16 bits: from registers to D.
+ *
+ * A fragment gives a lane two neighbours of a row, and the four lanes of a quad eight: a chunk of
+ * 16 bytes. Of four such chunks of a row each lane of the quad takes one, so that stores are of 16
+ * bytes and of whole sectors. It is shorter than the way through shared memory, has nobody to wait
+ * for and no end to wait for either; what small products gain is mostly the code they need not
+ * fetch.
+ */
+#pragma once
+
+#include "epi/store_tma.cuh"
+#include "ptx/warp.cuh"
+
+/* Word i of lane q of a quad becomes word q of its lane i. */
+DEVICE void quad_transpose(u32 (&r)[4], u32 lane)
+{
+    bool is_odd = lane & 1, is_high = lane & 2;
+
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        u32 taken = shfl_sync_bfly(is_odd ? r[i] : r[i + 1], 1);
+
+        r[i] = is_odd ? taken : r[i];
+        r[i + 1] = is_odd ? r[i + 1] : taken;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        u32 taken = shfl_sync_bfly(is_high ? r[i] : r[i + 2], 2);
+
+        r[i] = is_high ? taken : r[i];
+        r[i + 2] = is_high ? r[i + 2] : taken;
+    }
+}
+
+struct direct_writer {
+    u32 warp, lane; /* in the group */
+
+    /* Whole chunks only: what is left of a row takes the other way. */
+    DEVICE static bool can_write(const epilogue &op)
+    {
+        return op.is_plain() && op.job.n % out_chunk == 0;
+    }
+
+    /* Two rows of the lane in a block, eight apart: of every 32 columns one chunk of each. */
+    DEVICE void gmem_from_block(const float *r_accum,
+                                const epilogue &op,
+                                u64 g_chunk, /* the lane's first */
+                                u64 pitch,   /* bytes of eight rows */
+                                int rows_left,
+                                int cols_left) const
+    {
+#pragma unroll
+        for (int col = 0; col < cfg::tile_n; col += 32)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                u32 r[4];
+
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    const float *r_pair = r_accum + col / 2 + i * 4 + half * 2;
+
+                    r[i] = pack_pair(op.plain(r_pair[0]), op.plain(r_pair[1]));
+                }
+                quad_transpose(r, lane);
+                if (rows_left > half * 8 && cols_left > col)
+                    st_global_v4_u32(g_chunk + half * pitch + col * cfg::output_size, r);
+            }
+    }
+
+    /* By whole warps. */
+    DEVICE void
+    gmem_from_accum(const group_tile &tile, const out_place &to, const epilogue &op) const
+    {
+        /* The same number, but the compiler takes it for a new one: what follows from it is then
+         * not kept through the main loop, which has no register to spare. */
+        u32 mine = shfl_sync_idx(warp * 32 + lane, lane);
+        int row = to.row + (int)(mine / 32 * 16 + mine % 32 / 4),
+            col = to.col + (int)(mine % 4 * 8);
+        i64 in_d = to.item * to.job.stride_d + row * to.job.ldd + col;
+        u64 pitch = (u64)to.job.ldd * 8 * cfg::output_size;
+
+#pragma unroll
+        for (int block = 0; block < group_tile::blocks; block++)
+            gmem_from_block(tile.accum[block], op,
+                            element_address(to.job.d, in_d) + block * 8 * pitch, pitch,
+                            (int)to.job.m - row - block * block_span, (int)to.job.n - col);
+    }
+};
