@@ -42,7 +42,7 @@ void allocate_answer(struct buffer *buffer, const struct fault *fault)
     int r = SESSION_E_FAULT;
 
     if (session && fault->status == STATUS_OK)
-        r = answer_buffer(session, buffer->request_id, buffer, buffer->memory.is_writable,
+        r = answer_buffer(session, buffer->request_id, buffer, buffer_memory(buffer)->is_writable,
                           &refused);
     if (r == 0)
         return;
@@ -79,9 +79,9 @@ static int clear(struct session *session, struct buffer *buffer, struct fault *f
 }
 
 /* MAPPED or LOST. Also called when a later worker mapped it again: nobody waits then. */
-static void memory_changed(struct memory *memory)
+static void memory_changed(struct buffer *buffer)
 {
-    struct buffer *buffer = container_of(memory, struct buffer, memory);
+    const struct memory *memory = buffer_memory(buffer);
     struct session *session = buffer->requester;
     struct fault fault = FAULT_NONE;
     bool is_zero;
@@ -92,10 +92,10 @@ static void memory_changed(struct memory *memory)
     if (memory->state == MEMORY_LOST)
         (void)fault_set(&fault, memory->lost_status, memory->lost_argument, "%s",
                         memory->lost_reason);
-    /* A new memfd is zero, and so is a CPU worker's device memory, which is one. A client's memory
-     * holds what the client wants. */
+    /* A new memfd is zero, and so is a CPU worker's device memory, which is one; a place in a slab
+     * may have been another's. A client's memory holds what the client wants. */
     is_zero = memory->kind != LINK_MEMORY_DEVICE_CREATE ||
-              buffer->table->worker->device.kind == LINK_DEVICE_CPU;
+              (buffer->table->worker->device.kind == LINK_DEVICE_CPU && !buffer->cut.slab);
     if (!session || is_zero || fault.status != STATUS_OK) {
         allocate_answer(buffer, &fault);
         return;
@@ -137,6 +137,8 @@ static int make(struct session *session,
         return error_trace(r);
     buffer->requester = session;
     buffer->request_id = id;
+    if (buffer_memory(buffer)->state == MEMORY_MAPPED)
+        memory_changed(buffer);
     return 0;
 }
 
@@ -293,7 +295,7 @@ check_export(const struct handle *handle, const struct request *request, struct 
     if (!handle->is_writable)
         return fault_set(fault, STATUS_PERMISSION, "buffer",
                          "buffer %" PRIu64 " is open for reading only", id);
-    if (buffer->memory.state == MEMORY_LOST)
+    if (buffer->memory.state == MEMORY_LOST) /* its own: no slab is exported */
         return fault_set(fault, buffer->memory.lost_status, "buffer", "the memory is gone: %s",
                          buffer->memory.lost_reason);
     return STATUS_OK;

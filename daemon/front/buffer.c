@@ -18,12 +18,13 @@ void buffers_init(struct buffers *buffers, struct worker_process *worker, struct
 {
     *buffers = (struct buffers){.worker = worker, .quota = quota};
     list_init(&buffers->all);
+    slabs_init(&buffers->slabs, worker);
 }
 
 void buffers_deinit(struct buffers *buffers)
 {
     assert(list_is_empty(&buffers->all));
-    (void)buffers;
+    slabs_deinit(&buffers->slabs);
 }
 
 void buffers_end(struct buffers *buffers)
@@ -175,6 +176,13 @@ static enum quota_resource bytes_of(const struct buffers *buffers,
                                                            : QUOTA_IMPORTED_BYTES;
 }
 
+/* A small one that nobody can ask the descriptor of. */
+static bool is_cut(const struct buffer_request *request)
+{
+    return request->kind == BUFFER_DEVICE && !request->import && !request->is_exportable &&
+           request->size <= SLAB_CUT_MAX;
+}
+
 static int charge(struct buffers *buffers,
                   struct buffer *buffer,
                   const struct buffer_request *request,
@@ -186,7 +194,7 @@ static int charge(struct buffers *buffers,
     int r = quota_charge(buffers->quota, request->uid, QUOTA_BUFFERS, 1, &buffer->charge_count,
                          ret_fault);
 
-    if (r == 0)
+    if (r == 0 && !is_cut(request))
         r = quota_charge(buffers->quota, request->uid, QUOTA_DESCRIPTORS, 1, &buffer->charge_fd,
                          ret_fault);
     if (r == 0)
@@ -202,6 +210,7 @@ static void buffer_free(struct buffer *buffer)
     list_unlink(&buffer->link);
     buffer->table->count--;
     worker_memory_remove(buffer->table->worker, &buffer->memory);
+    slab_give(&buffer->cut);
     charge_release(&buffer->charge_bytes);
     charge_release(&buffer->charge_fd);
     charge_release(&buffer->charge_count);
@@ -242,6 +251,22 @@ static void import_suspected(struct memory *memory)
                 (unsigned)buffer->uid, memory->id);
 }
 
+static void own_changed(struct memory *memory)
+{
+    struct buffer *buffer = container_of(memory, struct buffer, memory);
+
+    if (buffer->changed)
+        buffer->changed(buffer);
+}
+
+static void cut_changed(struct slab_cut *cut)
+{
+    struct buffer *buffer = container_of(cut, struct buffer, cut);
+
+    if (buffer->changed)
+        buffer->changed(buffer);
+}
+
 static struct buffer *buffer_alloc(struct buffers *buffers, const struct buffer_request *request)
 {
     struct buffer *buffer = calloc(1, sizeof(*buffer));
@@ -265,12 +290,17 @@ static struct buffer *buffer_alloc(struct buffers *buffers, const struct buffer_
                    .offset = request->offset,
                    .is_writable = request->is_writable},
     };
+    if (is_cut(request))
+        buffer->allocation = slab_cut_bytes(request->size);
     buffer->memory.allocation = buffer->allocation;
+    buffer->memory.changed = own_changed;
+    buffer->cut.changed = cut_changed;
     if (request->handle)
         memcpy(buffer->memory.handle, request->handle, sizeof(buffer->memory.handle));
     if (request->import)
         buffer->memory.suspected = import_suspected;
     list_init(&buffer->memory.link);
+    list_init(&buffer->cut.link);
     list_append(&buffers->all, &buffer->link);
     buffers->count++;
     return buffer;
@@ -292,6 +322,16 @@ static int note_identity(struct buffer *buffer)
     return 0;
 }
 
+struct memory *buffer_memory(struct buffer *buffer)
+{
+    return buffer->cut.slab ? slab_memory(&buffer->cut) : &buffer->memory;
+}
+
+uint64_t buffer_address(struct buffer *buffer)
+{
+    return buffer_memory(buffer)->address + (buffer->cut.slab ? buffer->cut.offset : 0);
+}
+
 bool buffer_is_imported(const struct buffer *buffer)
 {
     return buffer->memory.kind == LINK_MEMORY_DEVICE_FOREIGN ||
@@ -305,7 +345,7 @@ bool buffer_is_same_memory(const struct buffer *a, const struct buffer *b)
 
 int buffer_new(struct buffers *buffers,
                const struct buffer_request *request,
-               void (*changed)(struct memory *memory),
+               void (*changed)(struct buffer *buffer),
                struct buffer **ret_buffer,
                struct fault *ret_fault)
 {
@@ -335,12 +375,13 @@ int buffer_new(struct buffers *buffers,
             return BUFFER_E_FAULT;
         }
     }
-    buffer->memory.changed = changed;
+    buffer->changed = changed;
     if (request->fd >= 0)
         buffer->memory.fd = request->fd;
     r = note_identity(buffer);
     if (r == 0)
-        r = worker_memory_add(buffers->worker, &buffer->memory);
+        r = is_cut(request) ? slab_take(&buffers->slabs, request->size, &buffer->cut)
+                            : worker_memory_add(buffers->worker, &buffer->memory);
     if (r < 0) {
         if (request->fd >= 0)
             buffer->memory.fd = -1; /* consumed on success only */

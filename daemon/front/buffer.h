@@ -15,6 +15,7 @@
 #include "../core/list.h"
 #include "../limits.h"
 #include "quota.h"
+#include "slab.h"
 #include "worker_process.h"
 
 /* Of the place in its allocation where imported memory begins: plans count on it (product.c). */
@@ -26,13 +27,15 @@ struct buffers {
     struct list all; /* struct buffer */
     struct worker_process *worker;
     struct quota *quota;
+    struct slabs slabs;
     uint64_t count;
 };
 
 struct buffer {
     struct list link;
     struct buffers *table;
-    struct memory memory;
+    struct memory memory; /* its own: buffer_memory() */
+    struct slab_cut cut;  /* taken: it lies there */
     enum buffer_kind kind;
     uint64_t size;
     uint64_t allocation; /* device memory: what it takes on the device, and what is charged */
@@ -48,6 +51,7 @@ struct buffer {
     bool is_made;     /* false until its creation was answered */
     bool is_clearing; /* a job of its creation zeroes it */
     struct charge charge_count, charge_fd, charge_bytes;
+    void (*changed)(struct buffer *buffer); /* its memory is MAPPED or LOST now; or NULL */
     /* creation under way: who waits for the answer */
     struct session *requester;
     uint32_t request_id;
@@ -79,10 +83,11 @@ void buffers_deinit(struct buffers *buffers);
 /* At the end of the daemon: takes every name away, and what no worker answered for. */
 void buffers_end(struct buffers *buffers);
 
-/* One reference, for the caller. The memory is asked for; `changed` is called when it is there. */
+/* One reference, for the caller. The memory is asked for; `changed` is called when it is there, and
+ * never from here: a small buffer's may be MAPPED when this returns. */
 int buffer_new(struct buffers *buffers,
                const struct buffer_request *request,
-               void (*changed)(struct memory *memory),
+               void (*changed)(struct buffer *buffer),
                struct buffer **ret_buffer,
                struct fault *ret_fault);
 struct buffer *buffer_ref(struct buffer *buffer);
@@ -94,6 +99,9 @@ int buffer_open(struct buffers *buffers,
                 struct buffer **ret_buffer,
                 struct fault *ret_fault);
 void buffer_forget_name(struct buffer *buffer);
+struct memory *buffer_memory(struct buffer *buffer);
+/* Where the worker has it; its memory is MAPPED. */
+uint64_t buffer_address(struct buffer *buffer);
 /* Device memory of a client's. */
 bool buffer_is_imported(const struct buffer *buffer);
 /* One memory, be it by two names: equal offsets are then equal bytes. Of imported device memory it

@@ -50,7 +50,7 @@ struct memory *job_memory(const struct job *job, enum operand_role role)
 
     if (!operand->is_used)
         return NULL;
-    return operand->buffer ? &operand->buffer->memory : staging_memory(&operand->staging);
+    return operand->buffer ? buffer_memory(operand->buffer) : staging_memory(&operand->staging);
 }
 
 /* --- order ----------------------------------------------------------------------------------- */
@@ -124,12 +124,13 @@ enum job_verdict job_verdict(const struct job *job, struct fault *ret_fault)
 
 static uint64_t address(const struct job *job, enum operand_role role)
 {
-    const struct memory *memory = job_memory(job, role);
     const struct job_operand *operand = &job->operand[role];
 
-    if (!memory)
+    if (!operand->is_used)
         return 0;
-    return memory->address + operand->offset + (operand->buffer ? 0 : operand->staging.offset);
+    if (operand->buffer)
+        return buffer_address(operand->buffer) + operand->offset;
+    return staging_memory(&operand->staging)->address + operand->offset + operand->staging.offset;
 }
 
 static uint32_t host_flags(const struct job *job)

@@ -240,9 +240,8 @@ static struct tuner_run *begin_idle_run(struct tuner *tuner)
 
 /* --- steps ----------------------------------------------------------------------------------- */
 
-void tuner_memory_changed(struct memory *memory)
+void tuner_memory_changed(struct buffer *buffer)
 {
-    struct buffer *buffer = container_of(memory, struct buffer, memory);
     struct server *server = container_of(buffer->table, struct server, buffers);
 
     if (server->tuner.run && server->tuner.run->memory == buffer)
@@ -251,7 +250,7 @@ void tuner_memory_changed(struct memory *memory)
 
 static bool is_lost(struct tuner_run *run)
 {
-    const struct memory *memory = &run->memory->memory;
+    const struct memory *memory = buffer_memory(run->memory);
 
     if (memory->state != MEMORY_LOST)
         return false;
@@ -305,7 +304,7 @@ static int advance(struct server *server, struct tuner_run *run, bool *ret_is_ov
     if (!run->memory)
         return tuner_take_memory(server, run, &run->fault);
     *ret_is_over = is_lost(run);
-    if (*ret_is_over || run->memory->memory.state == MEMORY_WANTED)
+    if (*ret_is_over || buffer_memory(run->memory)->state == MEMORY_WANTED)
         return 0;
     if (run->filled < run->memory->size)
         return tuner_fill(server, run, &run->fault);

@@ -106,4 +106,4 @@ int tuner_fill(struct server *server, struct tuner_run *run, struct fault *ret_f
 int tuner_try(struct server *server, struct tuner_run *run, struct fault *ret_fault);
 /* tuner.c: what those end in. */
 void tuner_ended(struct job *job, const struct fault *fault);
-void tuner_memory_changed(struct memory *memory);
+void tuner_memory_changed(struct buffer *buffer);

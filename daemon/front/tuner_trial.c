@@ -62,9 +62,12 @@ int tuner_take_memory(struct server *server, struct tuner_run *run, struct fault
     r = buffer_new(&server->buffers, &wanted, tuner_memory_changed, &run->memory, ret_fault);
     if (r == BUFFER_E_FAULT)
         return SESSION_E_FAULT;
-    if (r == 0)
-        run->memory->is_made = true; /* no request of a client waits for it */
-    return error_trace(r);
+    if (r < 0)
+        return error_trace(r);
+    run->memory->is_made = true; /* no request of a client waits for it */
+    if (buffer_memory(run->memory)->state == MEMORY_MAPPED)
+        tuner_memory_changed(run->memory);
+    return 0;
 }
 
 /* --- jobs ------------------------------------------------------------------------------------ */
