@@ -1,20 +1,28 @@
 /*
  * Cost model of the hopper family: what a product costs with tensor copies and wgmma.
  *
- * CTAs walk, so the time is that of the one with the most tiles: for each the slower of the tensor
- * cores and of its share of the L2, then the epilogue where nothing overlaps it; HBM bounds the
- * whole; the first K tile of a launch and the last store are latency that every launch has. The
- * terms rank tiles; they are not a promise to a scheduler.
+ * CTAs walk, so the time is that of the one with the most tiles: its turns of the loop over K, then
+ * the epilogue where nothing overlaps it. What all of them take together is bounded by the L2, by
+ * HBM and by the power that the device may draw. Two bounds that are near each other both cost
+ * something: their higher norm is taken, not the larger one. The first K tile of a launch and the
+ * last store are latency that every launch has.
+ *
+ * Constants are from an H200, of bf16 in A[M,K] and B[N,K]: 64^3 to 8192^3 and the layers of
+ * models, in graphs of launches over rotating buffers. Within 10 % of what was measured there.
  */
 #include "plan_hopper.h"
 
 #include <math.h>
 
 #define FLOP_PER_CLOCK   4096.0 /* of a multiprocessor, 16-bit operands, fp32 sums */
+#define TURN_CLOCKS      370.0  /* of the loop over K tiles, however narrow they are */
 #define L2_BYTES_CLOCK   46.0   /* of a multiprocessor when all of them load */
-#define STORE_BYTES_CLK  32.0   /* of a multiprocessor, through the epilogue's buffers */
-#define LAUNCH_SECONDS   2.5e-6
-#define REPACK_SECONDS   1.5e-6 /* a launch more, beside the end of the one before */
+#define LINE             128    /* bytes; what copies move of a row at a time, too */
+#define SPLIT_LINES      1.8    /* what a copy costs whose every part lies in two lines */
+#define STORE_BYTES_CLK  64.0   /* of a multiprocessor, from registers */
+#define LAUNCH_SECONDS   0.3e-6 /* beside the end of the one before */
+#define REPACK_SECONDS   3.2e-6 /* a launch more, and to wait for it */
+#define NORM             5.0
 #define FILL_CLOCKS      1500.0 /* barriers, first copies, last store */
 #define TILE_CLOCKS      300.0  /* between two tiles of a CTA, besides the store */
 #define DEFAULT_CLOCK    1.7e9
@@ -54,18 +62,29 @@ bool plan_hopper_can(const struct problem *problem)
            smallest_tiles * (double)problem->batch < UNITS_MAX && strides_fit(problem);
 }
 
-/* Share of the tensor cores' rate that the main loop reaches, relative to each other as measured at
- * 4096^3 on an H200. A warpgroup alone leaves gaps between its products; two of them fill each
- * other's; a larger tile reads less shared memory for a product. */
-static double loop_efficiency(const struct config *config)
+/* Share of the tensor cores' rate that the main loop reaches. A warpgroup alone leaves gaps between
+ * its products; two of them fill each other's; a larger tile reads less shared memory for a
+ * product. */
+static double loop_efficiency(const struct config *config, double rounds)
 {
-    if (config->tile_m == 64)
-        return config->tile_n == 64 ? 0.33 : 0.55;
     if (config->tile_m * config->tile_n >= 128 * 256)
-        return 0.80;
-    if (config->tile_n == 192)
-        return 0.775;
-    return config->schedule == CONFIG_SCHEDULE_PINGPONG ? 0.78 : 0.74;
+        return 0.92;
+    if (config->schedule == CONFIG_SCHEDULE_PINGPONG) /* with one tile, one of its two groups */
+        return rounds > 1 ? 0.92 : 0.80;
+    return config->tile_n == 192 ? 0.88 : 0.74;
+}
+
+/* Share of that rate which the device has power for, all of it busy, random operands: what a
+ * product costs besides the tensor cores is least in the largest tiles. */
+static double power_share(const struct config *config)
+{
+    if (config->tile_m * config->tile_n >= 128 * 256)
+        return 0.66;
+    if (config->tile_m == 64)
+        return 0.55;
+    return config->schedule == CONFIG_SCHEDULE_PINGPONG ? 0.63
+           : config->tile_n == 192                      ? 0.64
+                                                        : 0.60;
 }
 
 /* Compulsory traffic: every operand once. */
@@ -88,6 +107,23 @@ static double repack_seconds(const struct config *config, double bytes, double h
     return REPACK_SECONDS + 2 * bytes / (hbm * HBM_EFFICIENCY);
 }
 
+/* Repacked rows start on whole lines. */
+static double
+line_cost(const struct problem *problem, const struct config *config, enum operand_role role)
+{
+    int64_t pitch = problem->operand[role].ld * (int64_t)dtype_size(problem->input);
+
+    return config->copy == CONFIG_COPY_REPACK || pitch % LINE == 0 ? 1 : SPLIT_LINES;
+}
+
+/* Of two bounds of one time. */
+static double norm(double a, double b)
+{
+    double large = fmax(a, b), small = fmin(a, b);
+
+    return large > 0 ? large * pow(1 + pow(small / large, NORM), 1 / NORM) : 0;
+}
+
 void plan_hopper_predict(const struct problem *problem,
                          const struct config *config,
                          const struct plan_device *device,
@@ -107,24 +143,27 @@ void plan_hopper_predict(const struct problem *problem,
     double depth = divide_up(problem->k, config->tile_k) * config->tile_k;
     double input_size = (double)dtype_size(problem->input);
     /* A multicast loads once for the cluster: what its CTAs share counts a part of it. */
-    double load =
-        depth * input_size *
-        ((double)config->tile_m / config->cluster_n + (double)config->tile_n / config->cluster_m);
+    double load = depth * input_size *
+                  (line_cost(problem, config, OPERAND_A) * config->tile_m / config->cluster_n +
+                   line_cost(problem, config, OPERAND_B) * config->tile_n / config->cluster_m);
     double store = area * (double)dtype_size(problem->output) * (problem->beta != 0 ? 2 : 1);
     bool is_overlapped = config->schedule == CONFIG_SCHEDULE_PINGPONG;
     double store_rounds = is_overlapped ? fmin(rounds, 1) : rounds;
-    double tensor = rounds * 2 * area * depth / (FLOP_PER_CLOCK * loop_efficiency(config));
+    double turn = 2 * area * config->tile_k / (FLOP_PER_CLOCK * loop_efficiency(config, rounds));
+    double turns = rounds * depth / config->tile_k;
+    double power = units * cluster * 2 * area * depth /
+                   (FLOP_PER_CLOCK * MAX(device->multiprocessors, 1u) * power_share(config));
     double tail = FILL_CLOCKS + store_rounds * (TILE_CLOCKS + store / STORE_BYTES_CLK);
 
     ret_plan->config = *config;
     ret_plan->tiles = units * cluster < 0x1p63 ? (uint64_t)(units * cluster) : UINT64_MAX;
     ret_plan->wave_efficiency = units / (rounds * walkers);
-    ret_plan->tensor_seconds = tensor / clock;
+    ret_plan->tensor_seconds = norm(turns * fmax(turn, TURN_CLOCKS), power) / clock;
     ret_plan->l2_seconds = rounds * load / (L2_BYTES_CLOCK / fmax(busy, 0.5)) / clock;
     ret_plan->memory_seconds = memory_bytes(problem) / (hbm * HBM_EFFICIENCY);
     ret_plan->fixed_seconds =
         LAUNCH_SECONDS + tail / clock + repack_seconds(config, ret_plan->repack_bytes, hbm);
     ret_plan->predicted_seconds =
-        fmax(fmax(ret_plan->tensor_seconds, ret_plan->l2_seconds), ret_plan->memory_seconds) +
+        norm(norm(ret_plan->tensor_seconds, ret_plan->l2_seconds), ret_plan->memory_seconds) +
         ret_plan->fixed_seconds;
 }

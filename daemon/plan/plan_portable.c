@@ -10,10 +10,11 @@
 #include <math.h>
 
 #define LAUNCH_SECONDS   4e-6
-#define L2_BYTES_CLOCK   40.0  /* per multiprocessor, sustained by cp.async */
-#define STORE_BYTES_CLK  16.0  /* per multiprocessor, through the epilogue's slab */
-#define STEP_CLOCKS      120.0 /* barrier and first fragments of one K step, one CTA alone */
-#define FILL_CLOCKS      900.0 /* first loads of a tile */
+#define ELEMENT_SECONDS  2.5e-6 /* what element loads and stores wait for each other, once */
+#define L2_BYTES_CLOCK   40.0   /* per multiprocessor, sustained by cp.async */
+#define STORE_BYTES_CLK  16.0   /* per multiprocessor, through the epilogue's slab */
+#define STEP_CLOCKS      120.0  /* barrier and first fragments of one K step, one CTA alone */
+#define FILL_CLOCKS      900.0  /* first loads of a tile */
 #define DEFAULT_CLOCK    1.4e9
 #define DEFAULT_HBM_RATE 5e11
 
@@ -109,7 +110,8 @@ void plan_portable_predict(const struct problem *problem,
     latency = ceil(rounds / resources.ctas_per_multiprocessor) *
               (FILL_CLOCKS + steps * STEP_CLOCKS) / clock;
     epilogue = rounds * store / STORE_BYTES_CLK / clock;
-    ret_plan->fixed_seconds = LAUNCH_SECONDS + latency + epilogue;
+    ret_plan->fixed_seconds = LAUNCH_SECONDS + latency + epilogue +
+                              (config->copy == CONFIG_COPY_ELEMENT ? ELEMENT_SECONDS : 0);
     ret_plan->predicted_seconds =
         fmax(fmax(ret_plan->tensor_seconds, ret_plan->l2_seconds), ret_plan->memory_seconds) +
         ret_plan->fixed_seconds;
