@@ -155,13 +155,18 @@ struct multiplier {
             release(slot);
     }
 
+    /* The exchange leaves the numbers what they are, the same in all lanes; but the compiler would
+     * put off the divisions before it until after the wait for the products that they can overlap.
+     */
     DEVICE out_place place_of(const job_feed &work, const raster::place &unit) const
     {
         const gemmd_tensor_map *map = in.maps.of[work.index];
         int row_in_tile = cfg::is_pingpong ? 0 : group * cfg::group_m;
+        int row = (int)unit.row + (int)in.place.rank_m * cfg::tile_m + row_in_tile;
+        int col = (int)unit.col + (int)in.place.rank_n * cfg::tile_n;
 
-        return {work.job(), map, (int)unit.row + (int)in.place.rank_m * cfg::tile_m + row_in_tile,
-                (int)unit.col + (int)in.place.rank_n * cfg::tile_n, (int)unit.item};
+        return {work.job(), map, (int)shfl_sync_idx((u32)row, 0), (int)shfl_sync_idx((u32)col, 0),
+                (int)unit.item};
     }
 
     DEVICE void run()

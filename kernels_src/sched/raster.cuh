@@ -77,12 +77,13 @@ DEVICE u32 quotient(u32 a, u32 b)
 DEVICE place place_of(const extent &size, number unit)
 {
     number per_item = size.units_m * size.units_n;
-    number item = quotient(unit, per_item);
+    /* Small products are of one item and one band, and have no time for divisions. */
+    number item = unit < per_item ? 0 : quotient(unit, per_item);
     /* From here on 32 bits: an item of 2^32 tiles has no less than 512 GiB of D. */
     u32 in_item = (u32)(unit - item * per_item);
     u32 units_m = (u32)size.units_m, units_n = (u32)size.units_n;
     u32 height = units_m < band ? units_m : band;
-    u32 first_row = in_item / (height * units_n) * height;
+    u32 first_row = in_item < height * units_n ? 0 : in_item / (height * units_n) * height;
     u32 in_band = in_item - first_row * units_n;
     u32 rows = units_m - first_row < height ? units_m - first_row : height; /* the last is lower */
     u32 col = in_band / rows, row = first_row + (in_band - col * rows);
