@@ -2,10 +2,10 @@
  * Cost model of the hopper family: what a product costs with tensor copies and wgmma.
  *
  * CTAs walk, so the time is that of the one with the most tiles: its turns of the loop over K, then
- * the epilogue where nothing overlaps it. What all of them take together is bounded by the L2, by
- * HBM and by the power that the device may draw. Two bounds that are near each other both cost
- * something: their higher norm is taken, not the larger one. The first K tile of a launch and the
- * last store are latency that every launch has.
+ * the epilogue where nothing overlaps it. While all are busy the clock falls to what the power
+ * limit allows; what they take together is bounded by the L2 and by HBM. Two bounds that are near
+ * each other both cost something: their higher norm is taken, not the larger one. The first K tile
+ * of a launch and the last store are latency that every launch has.
  *
  * Constants are from an H200, of bf16 in A[M,K] and B[N,K]: 64^3 to 8192^3 and the layers of
  * models, in graphs of launches over rotating buffers. Within 10 % of what was measured there.
@@ -28,6 +28,8 @@
 #define DEFAULT_CLOCK    1.7e9
 #define DEFAULT_HBM_RATE 4.0e12
 #define HBM_EFFICIENCY   0.9
+#define RAMP_SECONDS     1.8e-6 /* until HBM is busy, and when some CTAs are done before others */
+#define RAMP_BYTES       8e6
 #define EXTENT_MAX       (INT64_C(1) << 31) /* coordinates of tensor copies are 32 bits, signed */
 #define UNITS_MAX        0x1p31
 #define STRIDE_MAX       (INT64_C(1) << 40) /* bytes, of a tensor map */
@@ -79,12 +81,12 @@ static double loop_efficiency(const struct config *config, double rounds)
 static double power_share(const struct config *config)
 {
     if (config->tile_m * config->tile_n >= 128 * 256)
-        return 0.66;
+        return 0.645;
     if (config->tile_m == 64)
-        return 0.55;
-    return config->schedule == CONFIG_SCHEDULE_PINGPONG ? 0.63
-           : config->tile_n == 192                      ? 0.64
-                                                        : 0.60;
+        return 0.54;
+    return config->schedule == CONFIG_SCHEDULE_PINGPONG ? 0.62
+           : config->tile_n == 192                      ? 0.62
+                                                        : 0.59;
 }
 
 /* Compulsory traffic: every operand once. */
@@ -116,6 +118,13 @@ line_cost(const struct problem *problem, const struct config *config, enum opera
     return config->copy == CONFIG_COPY_REPACK || pitch % LINE == 0 ? 1 : SPLIT_LINES;
 }
 
+double plan_hopper_rounds(double rounds, double tile, double powered)
+{
+    double rest = rounds - floor(rounds);
+
+    return floor(rounds) * fmax(tile, powered) + (rest > 0 ? fmax(tile, powered * rest) : 0);
+}
+
 /* Of two bounds of one time. */
 static double norm(double a, double b)
 {
@@ -132,6 +141,7 @@ void plan_hopper_predict(const struct problem *problem,
     double clock = device->clock_hz > 0 ? device->clock_hz : DEFAULT_CLOCK;
     double hbm =
         device->memory_bytes_per_second > 0 ? device->memory_bytes_per_second : DEFAULT_HBM_RATE;
+    double bytes = memory_bytes(problem);
     double cluster = config->cluster_m * config->cluster_n;
     double walkers = fmax(floor(MAX(device->multiprocessors, 1u) / cluster), 1);
     double units = divide_up(problem->m, config->tile_m * config->cluster_m) *
@@ -149,18 +159,20 @@ void plan_hopper_predict(const struct problem *problem,
     double store = area * (double)dtype_size(problem->output) * (problem->beta != 0 ? 2 : 1);
     bool is_overlapped = config->schedule == CONFIG_SCHEDULE_PINGPONG;
     double store_rounds = is_overlapped ? fmin(rounds, 1) : rounds;
-    double turn = 2 * area * config->tile_k / (FLOP_PER_CLOCK * loop_efficiency(config, rounds));
-    double turns = rounds * depth / config->tile_k;
-    double power = units * cluster * 2 * area * depth /
-                   (FLOP_PER_CLOCK * MAX(device->multiprocessors, 1u) * power_share(config));
+    double product = 2 * area * config->tile_k / FLOP_PER_CLOCK; /* clocks of a turn, at best */
+    double turn = fmax(product / loop_efficiency(config, rounds), TURN_CLOCKS);
+    double turns = depth / config->tile_k;
+    double tensor =
+        plan_hopper_rounds(units / walkers, turns * turn, turns * product / power_share(config));
     double tail = FILL_CLOCKS + store_rounds * (TILE_CLOCKS + store / STORE_BYTES_CLK);
 
     ret_plan->config = *config;
     ret_plan->tiles = units * cluster < 0x1p63 ? (uint64_t)(units * cluster) : UINT64_MAX;
     ret_plan->wave_efficiency = units / (rounds * walkers);
-    ret_plan->tensor_seconds = norm(turns * fmax(turn, TURN_CLOCKS), power) / clock;
+    ret_plan->tensor_seconds = tensor / clock;
     ret_plan->l2_seconds = rounds * load / (L2_BYTES_CLOCK / fmax(busy, 0.5)) / clock;
-    ret_plan->memory_seconds = memory_bytes(problem) / (hbm * HBM_EFFICIENCY);
+    ret_plan->memory_seconds =
+        bytes / (hbm * HBM_EFFICIENCY) + RAMP_SECONDS * bytes / (bytes + RAMP_BYTES);
     ret_plan->fixed_seconds =
         LAUNCH_SECONDS + tail / clock + repack_seconds(config, ret_plan->repack_bytes, hbm);
     ret_plan->predicted_seconds =

@@ -13,3 +13,7 @@ void plan_hopper_predict(const struct problem *problem,
                          const struct config *config,
                          const struct plan_device *device,
                          struct plan *ret_plan);
+/* What `rounds` of tiles take, each `tile` by itself and `powered` where power slows all down that
+ * multiply: rounds in which every walker has a tile are so slow, a last one with few of them is as
+ * fast as the tile. */
+double plan_hopper_rounds(double rounds, double tile, double powered);
