@@ -293,16 +293,38 @@ Test(tune, takes_a_suite_of_shapes_from_gemmctl)
 
 /* --- idle ------------------------------------------------------------------------------------ */
 
+static void restart_idle(void)
+{
+    gemmd_close(connection);
+    (void)kill(daemon_.pid, SIGTERM);
+    cr_assert_eq(test_daemon_wait(&daemon_), 0);
+    start_with("idle");
+}
+
+Test(tune, in_idle_mode_waits_while_products_come)
+{
+    gemmd_product product = shape(32, 32, 32);
+    uint16_t a[1024] = {0}, d[1024];
+
+    only_on_a_gpu();
+    restart_idle();
+    product.a.data = product.b.data = a;
+    product.d.data = d;
+    for (int i = 0; i < 60; i++) { /* 3 s, three times as long as it must be quiet */
+        cr_assert_eq(gemmd_gemm(connection, &product, NULL), GEMMD_OK);
+        (void)usleep(50000);
+    }
+    cr_expect_eq(test_status_number(connection, "tuning", "runs"), 0);
+    cr_expect_not(is_tuned(&product));
+}
+
 Test(tune, in_idle_mode_times_what_came_often_once_nothing_is_asked)
 {
     gemmd_product product = shape(32, 32, 32);
     uint16_t a[1024] = {0}, d[1024];
 
     only_on_a_gpu();
-    gemmd_close(connection);
-    (void)kill(daemon_.pid, SIGTERM);
-    cr_assert_eq(test_daemon_wait(&daemon_), 0);
-    start_with("idle");
+    restart_idle();
     product.a.data = product.b.data = a;
     product.d.data = d;
     for (int i = 0; i < 20; i++)
