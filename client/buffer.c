@@ -420,6 +420,25 @@ static gemmd_status run_transfer(const struct transfer *transfer)
     return transfer_staged(connection, transfer);
 }
 
+gemmd_status gemmd_buffer_freeze(gemmd_buffer *buffer)
+{
+    struct request request = {.method = METHOD_BUFFER_FREEZE};
+    gemmd_status status;
+    struct call *call;
+
+    if (!buffer)
+        return GEMMD_INVALID_ARGUMENT;
+    request.body.buffer.id = buffer->id;
+    status = settle(buffer->connection, buffer, /* for_writing= */ false);
+    if (status == GEMMD_OK)
+        status = call_perform(buffer->connection, &request, -1, &call);
+    if (status != GEMMD_OK)
+        return status;
+    buffer->is_writable = false;
+    (void)call_free(buffer->connection, call);
+    return GEMMD_OK;
+}
+
 gemmd_status
 gemmd_buffer_write(gemmd_buffer *buffer, uint64_t offset, const void *data, uint64_t size)
 {

@@ -140,6 +140,11 @@ GEMMD_API gemmd_status gemmd_buffer_open(gemmd *connection,
 GEMMD_API gemmd_status gemmd_buffer_register(
     gemmd *connection, int memfd, uint64_t size, bool writable, gemmd_buffer **ret);
 
+/* Nobody writes this host buffer any more, through whatever mapping: the daemon may then keep a
+ * copy on the device, and products read that. For who made it; it cannot be taken back. Waits for
+ * this connection's jobs that write the buffer. */
+GEMMD_API gemmd_status gemmd_buffer_freeze(gemmd_buffer *buffer);
+
 /* Device memory of the caller's own CUDA as a buffer, without a copy. The daemon maps it once and
  * keeps it until gemmd_buffer_free() or the end of the connection, with which its name goes, too.
  */

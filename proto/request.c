@@ -300,6 +300,7 @@ static const struct {
     [METHOD_BUFFER_WRITE] = {"buffer.write", request_decode_write},
     [METHOD_BUFFER_READ] = {"buffer.read", request_decode_read},
     [METHOD_BUFFER_COPY] = {"buffer.copy", request_decode_copy},
+    [METHOD_BUFFER_FREEZE] = {"buffer.freeze", request_decode_free},
     [METHOD_BUFFER_EXPORT] = {"buffer.export", request_decode_free},
     [METHOD_STATUS] = {"status", decode_nothing},
     [METHOD_STATS] = {"stats", decode_nothing},
@@ -318,7 +319,7 @@ const char *method_name(enum method method)
 
 static void refuse_method(const msgpack_object *object, struct fault *fault)
 {
-    char given[64], known[400] = "";
+    char given[64], known[480] = "";
     size_t length = 0;
 
     object_describe(object, given, sizeof(given));

@@ -27,6 +27,7 @@ enum method {
     METHOD_BUFFER_WRITE,    /* "buffer.write": inline bytes into a buffer */
     METHOD_BUFFER_READ,     /* "buffer.read": inline bytes out of a buffer */
     METHOD_BUFFER_COPY,     /* "buffer.copy": between buffers, ordered with the stream's jobs */
+    METHOD_BUFFER_FREEZE,   /* "buffer.freeze": its owner will not write it any more */
     METHOD_BUFFER_EXPORT,   /* "buffer.export": a descriptor of device memory */
     METHOD_STATUS,          /* "status" */
     METHOD_STATS,           /* "stats" */

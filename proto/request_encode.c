@@ -181,6 +181,7 @@ static void encode_body(struct pack *pack, const struct request *request)
     case METHOD_BUFFER_FREE:
     case METHOD_BUFFER_WRITE:
     case METHOD_BUFFER_READ:
+    case METHOD_BUFFER_FREEZE:
     case METHOD_BUFFER_EXPORT:
         encode_buffer(pack, request->method, &request->body.buffer);
         return;

@@ -1,7 +1,7 @@
 /*
- * buffer.create, register, open, free, export. Memory is there when the worker has mapped it, so
- * the answers to create and register come then; on a device that does not hand out zeroed memory,
- * after a clearing job of its own.
+ * buffer.create, register, import, open, free, freeze, export. Memory is there when the worker has
+ * mapped it, so the answers to create and register come then; on a device that does not hand out
+ * zeroed memory, after a clearing job of its own.
  */
 #include "handlers.h"
 
@@ -78,6 +78,17 @@ static int clear(struct session *session, struct buffer *buffer, struct fault *f
     return 0;
 }
 
+/* Copies that nobody uses make room, one time each. */
+static bool retry(struct buffer *buffer)
+{
+    struct server *server = container_of(buffer->table, struct server, buffers);
+    const struct memory *memory = buffer_memory(buffer);
+
+    return memory->state == MEMORY_LOST && memory->lost_status == STATUS_OUT_OF_MEMORY &&
+           buffer->kind == BUFFER_DEVICE && !buffer_is_imported(buffer) && buffer->requester &&
+           copies_release(&server->copies) && buffer_ask_again(buffer) == 0;
+}
+
 /* MAPPED or LOST. Also called when a later worker mapped it again: nobody waits then. */
 static void memory_changed(struct buffer *buffer)
 {
@@ -87,7 +98,7 @@ static void memory_changed(struct buffer *buffer)
     bool is_zero;
     int r;
 
-    if (buffer->is_made || buffer->is_clearing)
+    if (buffer->is_made || buffer->is_clearing || retry(buffer))
         return;
     if (memory->state == MEMORY_LOST)
         (void)fault_set(&fault, memory->lost_status, memory->lost_argument, "%s",
@@ -276,6 +287,48 @@ int allocate_free(struct session *session, const struct request *request, struct
     if (!handle)
         return SESSION_E_FAULT;
     handles_remove(&session->handles, handle, session->uid);
+    session_answer_empty(session, request->id);
+    return 0;
+}
+
+/* --- freeze ---------------------------------------------------------------------------------- */
+
+/* Writes of this connection that are under way would be missed by a copy. */
+static bool is_being_written(const struct session *session, const struct buffer *buffer)
+{
+    list_for_each(cursor, &session->stream.jobs)
+    {
+        const struct job *job = container_of(cursor, struct job, stream_link);
+        const struct buffer *written = job->operand[OPERAND_D].buffer;
+
+        if (written && buffer_is_same_memory(written, buffer))
+            return true;
+    }
+    return false;
+}
+
+int allocate_freeze(struct session *session, const struct request *request, struct fault *fault)
+{
+    struct handle *handle = find(session, request, fault);
+    uint64_t id = request->body.buffer.id;
+
+    if (!handle)
+        return SESSION_E_FAULT;
+    if (handle->buffer->kind != BUFFER_HOST)
+        (void)fault_set(fault, STATUS_INVALID_ARGUMENT, "buffer",
+                        "buffer %" PRIu64 " is device memory; host memory is frozen", id);
+    else if (session->uid != handle->buffer->uid && session->uid != 0)
+        (void)fault_set(fault, STATUS_PERMISSION, "buffer",
+                        "buffer %" PRIu64 " belongs to uid %u; its owner freezes it", id,
+                        (unsigned)handle->buffer->uid);
+    else if (is_being_written(session, handle->buffer))
+        (void)fault_set(fault, STATUS_INVALID_ARGUMENT, "buffer",
+                        "jobs under way write buffer %" PRIu64 "; wait for them first", id);
+    else
+        *fault = FAULT_NONE;
+    if (fault->status != STATUS_OK)
+        return SESSION_E_FAULT;
+    buffer_freeze(handle->buffer);
     session_answer_empty(session, request->id);
     return 0;
 }

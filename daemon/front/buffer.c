@@ -1,17 +1,16 @@
-#include "buffer.h"
+#include "buffer_check.h"
 
 #include "../core/error.h"
 #include "../core/log.h"
+#include "copies.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 void buffers_init(struct buffers *buffers, struct worker_process *worker, struct quota *quota)
@@ -41,96 +40,10 @@ void buffers_end(struct buffers *buffers)
     }
 }
 
-/* --- checks ---------------------------------------------------------------------------------- */
-
-static enum status check_name(const struct buffer_request *request, struct fault *ret_fault)
-{
-    if (request->name_size == 0 || request->name_size > BUFFER_NAME_MAX)
-        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "name",
-                         "the name has %zu bytes; allowed is 1 to %d", request->name_size,
-                         BUFFER_NAME_MAX);
-    for (size_t i = 0; i < request->name_size; i++) {
-        char c = request->name[i];
-
-        if (c < 0x21 || c > 0x7e || c == '/')
-            return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "name",
-                             "byte %zu of the name is 0x%02x; allowed is printable ASCII without "
-                             "space and '/'",
-                             i, (unsigned char)c);
-    }
-    return STATUS_OK;
-}
-
-static enum status check_request(const struct buffer_request *request, struct fault *ret_fault)
-{
-    if (request->size == 0 || request->size > INT64_MAX)
-        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "size",
-                         "size is %" PRIu64 "; allowed is 1 to 2^63 - 1", request->size);
-    if (request->mode > 0777)
-        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "mode",
-                         "mode is 0%o; allowed are permission bits up to 0777",
-                         (unsigned)request->mode);
-    if (request->is_exportable && request->kind != BUFFER_DEVICE)
-        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "exportable",
-                         "exportable is for device memory; the descriptor of host memory comes "
-                         "with each handle");
-    return request->name ? check_name(request, ret_fault) : STATUS_OK;
-}
-
-static enum status check_import(const struct buffer_request *request, struct fault *ret_fault)
-{
-    uint64_t end;
-
-    if (request->offset % BUFFER_IMPORT_ALIGNMENT != 0)
-        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "offset",
-                         "offset is %" PRIu64 "; allowed are multiples of %d", request->offset,
-                         BUFFER_IMPORT_ALIGNMENT);
-    if (add_overflows(request->offset, request->size, &end) || end > INT64_MAX)
-        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "offset",
-                         "offset %" PRIu64 " and size %" PRIu64 " exceed 2^63 - 1", request->offset,
-                         request->size);
-    if (request->allocation != 0 && (request->allocation < end || request->allocation > INT64_MAX))
-        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "allocation",
-                         "allocation is %" PRIu64 "; the buffer ends at %" PRIu64 " of it",
-                         request->allocation, end);
-    return STATUS_OK;
-}
-
-/* Seals first: without F_SEAL_SHRINK the size could change right after we looked at it, and a job
- * would meet SIGBUS. */
-enum status buffer_check_memfd(int fd, uint64_t size, bool writable, struct fault *ret_fault)
-{
-    int seals = fcntl(fd, F_GET_SEALS);
-    int flags = fcntl(fd, F_GETFL);
-    struct statfs filesystem;
-    struct stat status;
-
-    if (fstat(fd, &status) < 0 || fstatfs(fd, &filesystem) < 0 || seals < 0 || flags < 0 ||
-        !S_ISREG(status.st_mode))
-        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "fd",
-                         "the descriptor is not a memfd that can be sealed");
-    if (filesystem.f_type != TMPFS_MAGIC)
-        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "fd",
-                         "the memfd lies on huge pages; allowed are ordinary pages");
-    if (!(seals & F_SEAL_SHRINK))
-        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "fd", "the memfd lacks F_SEAL_SHRINK");
-    if ((flags & O_ACCMODE) == O_WRONLY || (writable && (flags & O_ACCMODE) != O_RDWR))
-        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "fd", "the memfd is not open for %s",
-                         writable ? "reading and writing" : "reading");
-    if (writable && (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
-        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "fd",
-                         "the memfd is sealed against writing, register it read-only");
-    if (size > (uint64_t)status.st_size)
-        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "size",
-                         "size is %" PRIu64 ", the memfd has %" PRIu64 " bytes", size,
-                         (uint64_t)status.st_size);
-    return STATUS_OK;
-}
-
 /* --- making ---------------------------------------------------------------------------------- */
 
-/* fchmod: a reader gets a read-only descriptor, and /proc/self/fd would let it open that again for
- * writing if the file's own mode let it. */
+/* More seals may come: buffer_freeze(). fchmod: a reader gets a read-only descriptor, and
+ * /proc/self/fd would let it open that again for writing if the file's own mode let it. */
 static int memfd_create_sealed(uint64_t size, int *ret_fd)
 {
     cleanup(fd_closep) int fd = memfd_create("gemmd-buffer", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -138,7 +51,7 @@ static int memfd_create_sealed(uint64_t size, int *ret_fd)
     if (fd < 0)
         return error_origin(-errno);
     if (ftruncate(fd, (off_t)size) < 0 || fchmod(fd, 0600) < 0 ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
         return error_origin(-errno);
     *ret_fd = steal(fd, -1);
     return 0;
@@ -205,8 +118,22 @@ static int charge(struct buffers *buffers,
     return error_trace(r);
 }
 
+void buffer_drop_copy(struct buffer *buffer)
+{
+    struct copy *copy = &buffer->copy;
+
+    if (!copy->memory)
+        return;
+    list_unlink(&copy->link);
+    copy->state = COPY_NONE;
+    copy->copies->bytes -= copy->memory->allocation;
+    copy->memory->copy_of = NULL;
+    copy->memory = buffer_unref(copy->memory);
+}
+
 static void buffer_free(struct buffer *buffer)
 {
+    buffer_drop_copy(buffer);
     list_unlink(&buffer->link);
     buffer->table->count--;
     worker_memory_remove(buffer->table->worker, &buffer->memory);
@@ -301,6 +228,7 @@ static struct buffer *buffer_alloc(struct buffers *buffers, const struct buffer_
         buffer->memory.suspected = import_suspected;
     list_init(&buffer->memory.link);
     list_init(&buffer->cut.link);
+    list_init(&buffer->copy.link);
     list_append(&buffers->all, &buffer->link);
     buffers->count++;
     return buffer;
@@ -320,6 +248,24 @@ static int note_identity(struct buffer *buffer)
     buffer->device = status.st_dev;
     buffer->inode = status.st_ino;
     return 0;
+}
+
+/* Mappings that exist stay as they are, and seals of others' memfds are theirs to refuse. */
+void buffer_freeze(struct buffer *buffer)
+{
+    buffer->is_frozen = true;
+    buffer->memory.is_writable = false;
+    (void)fcntl(buffer->memory.fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
+}
+
+int buffer_ask_again(struct buffer *buffer)
+{
+    if (buffer->cut.slab) {
+        slab_give(&buffer->cut);
+        return error_trace(slab_take(&buffer->table->slabs, buffer->size, &buffer->cut));
+    }
+    worker_memory_remove(buffer->table->worker, &buffer->memory);
+    return error_trace(worker_memory_add(buffer->table->worker, &buffer->memory));
 }
 
 struct memory *buffer_memory(struct buffer *buffer)
@@ -352,8 +298,8 @@ int buffer_new(struct buffers *buffers,
     cleanup(buffer_unrefp) struct buffer *buffer = NULL;
     int r;
 
-    if (check_request(request, ret_fault) != STATUS_OK ||
-        check_import(request, ret_fault) != STATUS_OK)
+    if (buffer_check_request(request, ret_fault) != STATUS_OK ||
+        buffer_check_import(request, ret_fault) != STATUS_OK)
         return BUFFER_E_FAULT;
     if (request->name && find_by_name(buffers, request->name, request->name_size)) {
         (void)fault_set(ret_fault, STATUS_EXISTS, "name", "the name \"%.*s\" is taken",
@@ -431,7 +377,7 @@ int buffer_open(struct buffers *buffers,
         (void)fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "name", "a name is needed");
         return BUFFER_E_FAULT;
     }
-    if (check_name(request, ret_fault) != STATUS_OK)
+    if (buffer_check_name(request, ret_fault) != STATUS_OK)
         return BUFFER_E_FAULT;
     buffer = find_by_name(buffers, request->name, request->name_size);
     if (!buffer || !buffer->is_made) {
@@ -444,6 +390,10 @@ int buffer_open(struct buffers *buffers,
                         "uid %u may not %s \"%s\": it belongs to uid %u, mode 0%03o",
                         (unsigned)request->uid, request->is_writable ? "write" : "read",
                         buffer->name, (unsigned)buffer->uid, (unsigned)buffer->mode);
+        return BUFFER_E_FAULT;
+    }
+    if (request->is_writable && buffer->is_frozen) {
+        (void)fault_set(ret_fault, STATUS_PERMISSION, "writable", "\"%s\" is frozen", buffer->name);
         return BUFFER_E_FAULT;
     }
     *ret_buffer = buffer_ref(buffer);

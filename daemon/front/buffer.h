@@ -23,12 +23,30 @@
 
 struct session;
 
+struct copies;
+
 struct buffers {
     struct list all; /* struct buffer */
     struct worker_process *worker;
     struct quota *quota;
     struct slabs slabs;
     uint64_t count;
+};
+
+enum copy_state {
+    COPY_NONE,
+    COPY_WANTED,  /* its memory is asked for */
+    COPY_FILLING, /* a job copies */
+    COPY_READY,
+};
+
+/* Of a frozen host buffer, on the device: copies.h. */
+struct copy {
+    struct list link; /* in copies.used */
+    enum copy_state state;
+    struct copies *copies;
+    struct buffer *memory;  /* counted; NULL: COPY_NONE */
+    uint64_t not_before_ns; /* when to try again */
 };
 
 struct buffer {
@@ -40,6 +58,9 @@ struct buffer {
     uint64_t size;
     uint64_t allocation; /* device memory: what it takes on the device, and what is charged */
     bool is_exportable;
+    bool is_frozen;         /* host memory that nobody writes any more, by its owner's word */
+    struct copy copy;       /* of it */
+    struct buffer *copy_of; /* this is such a copy; NULL once that let it go */
     dev_t device; /* device and inode of host memory: two registrations can be of one memfd */
     ino_t inode;  /* 0: device memory, which has one buffer */
     char name[BUFFER_NAME_MAX + 1]; /* empty: unnamed */
@@ -99,6 +120,12 @@ int buffer_open(struct buffers *buffers,
                 struct buffer **ret_buffer,
                 struct fault *ret_fault);
 void buffer_forget_name(struct buffer *buffer);
+/* Nobody writes it from now on: no job through the daemon, no new mapping where seals can say so.
+ */
+void buffer_freeze(struct buffer *buffer);
+void buffer_drop_copy(struct buffer *buffer); /* idempotent */
+/* Its memory was refused: once more. */
+int buffer_ask_again(struct buffer *buffer);
 struct memory *buffer_memory(struct buffer *buffer);
 /* Where the worker has it; its memory is MAPPED. */
 uint64_t buffer_address(struct buffer *buffer);
@@ -140,6 +167,11 @@ int handles_add(struct handles *handles,
                 bool maker,
                 uint64_t *ret_id,
                 struct fault *ret_fault);
+/* Through this handle. False with the fault, about `argument`, which is `id`. */
+bool handle_may_write(const struct handle *handle,
+                      const char *argument,
+                      uint64_t id,
+                      struct fault *ret_fault);
 struct handle *handles_find(const struct handles *handles, uint64_t id);
 /* Gives the number back. The maker's takes the name away; so does the owner's uid when the maker
  * is gone, or a name whose maker died could never be removed. */

@@ -6,6 +6,7 @@
 
 #include "../core/error.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 void handles_deinit(struct handles *handles)
@@ -71,6 +72,18 @@ int handles_add(struct handles *handles,
         buffer->has_maker = true;
     *ret_id = (uint64_t)handles->entries[slot].generation << 32 | slot;
     return 0;
+}
+
+bool handle_may_write(const struct handle *handle,
+                      const char *argument,
+                      uint64_t id,
+                      struct fault *ret_fault)
+{
+    if (handle->is_writable && !handle->buffer->is_frozen)
+        return true;
+    (void)fault_set(ret_fault, STATUS_PERMISSION, argument, "buffer %" PRIu64 " is %s", id,
+                    handle->buffer->is_frozen ? "frozen" : "open for reading only");
+    return false;
 }
 
 struct handle *handles_find(const struct handles *handles, uint64_t id)

@@ -41,6 +41,7 @@ int allocate_import(struct session *session,
                     struct fault *fault);
 int allocate_open(struct session *session, const struct request *request, struct fault *fault);
 int allocate_free(struct session *session, const struct request *request, struct fault *fault);
+int allocate_freeze(struct session *session, const struct request *request, struct fault *fault);
 int allocate_export(struct session *session, const struct request *request, struct fault *fault);
 void allocate_answer(struct buffer *buffer, const struct fault *fault); /* its creation ended */
 void allocate_forget(struct server *server, struct session *session);   /* nobody waits any more */

@@ -86,9 +86,8 @@ static enum status check_buffer(const struct draft *draft,
         return fault_set(fault, STATUS_NOT_FOUND, argument,
                          "%s.buffer is %" PRIu64 "; this connection has no such buffer", name,
                          operand->buffer);
-    if (role == OPERAND_D && !handle->is_writable)
-        return fault_set(fault, STATUS_PERMISSION, argument,
-                         "buffer %" PRIu64 " is open for reading only", operand->buffer);
+    if (role == OPERAND_D && !handle_may_write(handle, argument, operand->buffer, fault))
+        return fault->status;
 
     (void)snprintf(argument, sizeof(argument), "%s.offset", name);
     if (operand->offset % element != 0)
@@ -150,8 +149,9 @@ static enum status resolve_operand(struct draft *draft, enum operand_role role, 
         handle = handles_find(&draft->session->handles, operand->buffer);
         status = check_buffer(draft, role, handle, fault);
         if (status == STATUS_OK)
-            job_use_buffer(draft->job, role, buffer_ref(handle->buffer), operand->offset,
-                           used->span);
+            job_use_buffer(draft->job, role,
+                           buffer_ref(copies_use(draft->session->server, handle->buffer)),
+                           operand->offset, used->span);
         return status;
     case OPERAND_INLINE:
         return check_inline(draft, role, fault);

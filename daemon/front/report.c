@@ -97,6 +97,9 @@ static void put_use(struct reply_map *map, const struct server *server)
     reply_map_unsigned(map, "count", server->buffers.count);
     reply_map_unsigned(map, "host_bytes", server->quota.used[QUOTA_HOST_BYTES]);
     reply_map_unsigned(map, "device_bytes", server->quota.used[QUOTA_DEVICE_BYTES]);
+    reply_map_unsigned(map, "copied_bytes", server->copies.bytes);
+    reply_map_unsigned(map, "copies_made", server->copies.made);
+    reply_map_unsigned(map, "copies_used", server->copies.hits);
     reply_map_unsigned(map, "slabs", server->buffers.slabs.count);
     reply_map_unsigned(map, "imported_bytes", server->quota.used[QUOTA_IMPORTED_BYTES]);
     reply_map_unsigned(map, "staged_bytes", server->staging.bytes);

@@ -39,6 +39,7 @@ static void note_device(struct server *server)
         /* Two transfers per clock. */
         .memory_bytes_per_second = device->memory_clock_khz * 2e3 * device->memory_bus_bits / 8,
     };
+    server->copies.limit = device->memory / COPIES_FRACTION;
     plans_forget(&server->plans);
     tuner_note_device(&server->tuner, device);
 }
@@ -357,6 +358,7 @@ int server_new(struct server **ret_server, const struct options *options)
     server->worker.scratch = options->scratch_bytes;
     buffers_init(&server->buffers, &server->worker, &server->quota);
     staging_init(&server->staging, &server->worker);
+    copies_init(&server->copies);
     kernels_init(&server->kernels, &server->worker, server->compiler, kernels_changed);
     queue_init(&server->queue, &server->worker, &server->stats, answer_job);
     server->queue.job_seconds = options->job_seconds;
@@ -374,6 +376,7 @@ struct server *server_free(struct server *server)
     if (!server)
         return NULL;
     tuner_deinit(&server->tuner);
+    (void)copies_release(&server->copies);
     buffers_end(&server->buffers);
     buffers_deinit(&server->buffers);
     staging_deinit(&server->staging);

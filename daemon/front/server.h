@@ -13,6 +13,7 @@
 #include "../jit/cache.h"
 #include "buffer.h"
 #include "compiler.h"
+#include "copies.h"
 #include "kernel.h"
 #include "listener.h"
 #include "options.h"
@@ -45,6 +46,7 @@ struct server {
     struct stats stats;
     struct buffers buffers;
     struct staging staging;
+    struct copies copies;
     struct kernels kernels;
     struct queue queue;
     struct cache *cache;       /* owned */

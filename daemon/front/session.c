@@ -138,6 +138,8 @@ static int handle(struct session *session, const struct request *request, int *f
         return allocate_open(session, request, f);
     case METHOD_BUFFER_FREE:
         return allocate_free(session, request, f);
+    case METHOD_BUFFER_FREEZE:
+        return allocate_freeze(session, request, f);
     case METHOD_BUFFER_EXPORT:
         return allocate_export(session, request, f);
     case METHOD_BUFFER_WRITE:

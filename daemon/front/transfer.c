@@ -36,11 +36,8 @@ static int find(const struct session *session,
                         end->buffer_argument, end->id);
         return SESSION_E_FAULT;
     }
-    if (end->is_written && !handle->is_writable) {
-        (void)fault_set(fault, STATUS_PERMISSION, end->buffer_argument,
-                        "buffer %" PRIu64 " is open for reading only", end->id);
+    if (end->is_written && !handle_may_write(handle, end->buffer_argument, end->id, fault))
         return SESSION_E_FAULT;
-    }
     if (add_overflows(end->offset, end->length, &last) || last > handle->buffer->size) {
         (void)fault_set(fault, STATUS_INVALID_ARGUMENT, end->offset_argument,
                         "%s %" PRIu64 " and length %" PRIu64 " exceed the buffer's %" PRIu64

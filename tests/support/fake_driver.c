@@ -203,7 +203,8 @@ CUresult CUDAAPI cuDeviceTotalMem(size_t *bytes, CUdevice dev)
 {
     (void)dev;
     ENTER(DeviceTotalMem);
-    *bytes = (size_t)1 << 30;
+    const char *total = getenv("FAKE_DRIVER_TOTAL");
+    *bytes = total ? (size_t)atoll(total) : (size_t)1 << 30;
     return CUDA_SUCCESS;
 }
 

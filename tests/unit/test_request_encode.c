@@ -110,6 +110,10 @@ Test(request_encode, comes_back_for_every_method_of_buffers_and_cache)
     message_deinit(&message);
     given.body.buffer.handle = NULL;
     cr_expect_eq(request_descriptors(&given), 1);
+    given.method = METHOD_BUFFER_FREEZE;
+    given.body.buffer.id = 13;
+    cr_expect_eq(round_trip(&given, &message).body.buffer.id, 13);
+    message_deinit(&message);
     given.method = METHOD_BUFFER_EXPORT;
     given.body.buffer.id = 12;
     cr_expect_eq(round_trip(&given, &message).body.buffer.id, 12);

@@ -201,6 +201,20 @@ class Connection:
         copy[...] = source
         return copy
 
+    def freeze(self, array: np.ndarray) -> np.ndarray:
+        """Nobody writes the buffer that an array of empty() lies in any more, here or elsewhere:
+        the daemon may then keep a copy on the device, so that products need not move it there each
+        time. Returns the array, read-only now; its views are yours to leave alone."""
+        session = self._session
+        address = array.__array_interface__["data"][0]
+        mapping = session.find(address, address + array.nbytes)
+        if mapping is None:
+            raise InvalidArgument("it does not lie in memory of empty()", "array")
+        session.settle()
+        session.call(session.library.gemmd_buffer_freeze, mapping.buffer)
+        array.flags.writeable = False
+        return array
+
     def device_buffer(
         self,
         shape: Shape,

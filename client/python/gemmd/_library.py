@@ -112,6 +112,7 @@ _PROTOTYPES = {
         [c_void_p, c_int, c_uint64, c_char_p, c_uint, POINTER(c_void_p)],
     ),
     "gemmd_buffer_open": (c_int, [c_void_p, c_char_p, c_bool, POINTER(c_void_p)]),
+    "gemmd_buffer_freeze": (c_int, [c_void_p]),
     "gemmd_buffer_export": (c_int, [c_void_p, POINTER(ExportRecord)]),
     "gemmd_buffer_import": (c_int, [c_void_p, POINTER(ImportRecord), POINTER(c_void_p)]),
     "gemmd_buffer_free": (None, [c_void_p]),

@@ -84,6 +84,21 @@ class HostMemory(DaemonTest):
                 other.matmul(np.eye(4, dtype="f4"), y, out=read_only)
 
 
+class Frozen(DaemonTest):
+    def test_a_frozen_array_is_read_only_and_multiplies(self) -> None:
+        x = self.connection.empty((40, 40))
+        x[...] = values(self.random, (40, 40), "fp32")
+        self.assertIs(self.connection.freeze(x), x)
+        with self.assertRaises(ValueError):
+            x[0, 0] = 1
+        for _ in range(3):
+            assert_is_product(self.connection.matmul(x[:10], x), x[:10], x, "fp32")
+        with self.assertRaises(gemmd.InvalidArgument):
+            self.connection.matmul(x, x, out=x)
+        with self.assertRaises(gemmd.InvalidArgument):
+            self.connection.freeze(np.ones(4))
+
+
 class DeviceMemory(DaemonTest):
     def test_what_goes_up_comes_down(self) -> None:
         for dtype in ("bf16", "fp16", "fp32", "fp64", "int8", "int32"):
