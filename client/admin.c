@@ -53,10 +53,11 @@ gemmd_status gemmd_cache_list_json(gemmd *connection, bool verify, char **ret_js
 gemmd_status gemmd_explain_json(gemmd *connection, const gemmd_product *product, char **ret_json)
 {
     struct request request = {.method = METHOD_EXPLAIN};
+    gemmd_product read;
     gemmd_status status = connection_check(connection);
 
     if (status == GEMMD_OK)
-        status = product_translate(connection, product, &request.body.gemm);
+        status = product_translate(connection, product, &read, &request.body.gemm);
     return status == GEMMD_OK ? ask(connection, &request, ret_json) : status;
 }
 
@@ -64,10 +65,11 @@ gemmd_status
 gemmd_tune_json(gemmd *connection, const gemmd_product *product, uint32_t keep, char **ret_json)
 {
     struct request request = {.method = METHOD_TUNE};
+    gemmd_product read;
     gemmd_status status = connection_check(connection);
 
     if (status == GEMMD_OK)
-        status = product_translate(connection, product, &request.body.gemm);
+        status = product_translate(connection, product, &read, &request.body.gemm);
     request.body.gemm.keep = keep;
     return status == GEMMD_OK ? ask(connection, &request, ret_json) : status;
 }

@@ -156,7 +156,9 @@ uint64_t connection_inline_max(const gemmd *connection);
 
 /* --- products (product.c) -------------------------------------------------------------------- */
 
-/* The request of a product as the daemon gets it, operands absent; checks all but the operands. */
+/* The request of a product as the daemon gets it, operands absent; checks all but the operands.
+ * `ret_product` is what was given, with the members that the caller's header does not have. */
 gemmd_status product_translate(gemmd *connection,
-                               const gemmd_product *product,
+                               const gemmd_product *given,
+                               gemmd_product *ret_product,
                                struct request_gemm *ret_request);

@@ -16,7 +16,7 @@ static const struct command commands[] = {
         ctl_gemm,
         "multiply matrices from .npy files",
         "A.npy B.npy -o D.npy [OPTION...]",
-        "  D = alpha * op(A) @ op(B) + beta * C; 3-dimensional arrays are batches.\n"
+        "  D = act(alpha * op(A) @ op(B) + beta * C + bias); 3-dimensional arrays are batches.\n"
         "\n"
         "  -o, --output FILE    where D goes\n"
         "      --c FILE         C, of D's shape\n"
@@ -27,6 +27,9 @@ static const struct command commands[] = {
         "      --dtype TYPE     bf16, fp16, fp32, fp64 or int8; default A's. Files of another\n"
         "                       floating type are rounded to it; bf16 names '<u2' data\n"
         "      --out-dtype TYPE type of C and D; default the input's, int32 for int8\n"
+        "      --bias FILE      a value for each column of D, or row; 1-dimensional\n"
+        "      --bias-per AXIS  column (default) or row\n"
+        "      --activation ACT none, relu, gelu, gelu_tanh or silu\n"
         "      --deadline SECONDS\n"
         "                       what has not started by then is not run\n"
         "      --priority N     -1, 0 or 1, among this user's products\n"
@@ -229,6 +232,9 @@ void ctl_product(const struct problem *problem, gemmd_product *ret_product)
         .b = {.ld = operand[OPERAND_B].ld, .stride = operand[OPERAND_B].stride},
         .c = {.ld = operand[OPERAND_C].ld, .stride = operand[OPERAND_C].stride},
         .d = {.ld = operand[OPERAND_D].ld, .stride = operand[OPERAND_D].stride},
+        .bias = {.ld = operand[OPERAND_BIAS].ld, .stride = operand[OPERAND_BIAS].stride},
+        .bias_kind = (gemmd_bias_kind)problem->bias,
+        .activation = (gemmd_activation)problem->activation,
     };
 }
 

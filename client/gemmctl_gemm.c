@@ -23,6 +23,9 @@ enum {
     OPTION_VERIFY,
     OPTION_DEADLINE,
     OPTION_PRIORITY,
+    OPTION_BIAS,
+    OPTION_BIAS_PER,
+    OPTION_ACTIVATION,
 };
 
 struct arguments {
@@ -30,6 +33,8 @@ struct arguments {
     double alpha, beta, deadline, priority;
     bool has_beta, trans_a, trans_b, verify;
     enum dtype input, output;
+    enum bias bias_per;
+    enum activation activation;
 };
 
 /* Owns the arrays. */
@@ -45,6 +50,23 @@ static void work_deinit(struct work *work)
 }
 
 /* --- arguments ------------------------------------------------------------------------------- */
+
+static int
+parse_activation(const struct gemmctl *ctl, const char *text, enum activation *ret_activation)
+{
+    if (activation_from_name(text, strlen(text), ret_activation))
+        return CTL_OK;
+    return ctl_usage(ctl, "--activation is '%s'; none, relu, gelu, gelu_tanh or silu is wanted",
+                     text);
+}
+
+static int parse_bias_per(const struct gemmctl *ctl, const char *text, enum bias *ret_bias)
+{
+    if (strcmp(text, "row") != 0 && strcmp(text, "column") != 0)
+        return ctl_usage(ctl, "--bias-per is '%s'; row or column is wanted", text);
+    *ret_bias = strcmp(text, "row") == 0 ? BIAS_PER_ROW : BIAS_PER_COLUMN;
+    return CTL_OK;
+}
 
 static int take_option(const struct gemmctl *ctl, int option, struct arguments *arguments)
 {
@@ -74,6 +96,13 @@ static int take_option(const struct gemmctl *ctl, int option, struct arguments *
         return ctl_parse_real(ctl, "--deadline", optarg, &arguments->deadline);
     case OPTION_PRIORITY:
         return ctl_parse_real(ctl, "--priority", optarg, &arguments->priority);
+    case OPTION_BIAS:
+        arguments->path[OPERAND_BIAS] = optarg;
+        return CTL_OK;
+    case OPTION_BIAS_PER:
+        return parse_bias_per(ctl, optarg, &arguments->bias_per);
+    case OPTION_ACTIVATION:
+        return parse_activation(ctl, optarg, &arguments->activation);
     default:
         arguments->verify = true;
         return CTL_OK;
@@ -94,6 +123,9 @@ static int take_arguments(struct gemmctl *ctl, int argc, char **argv, struct arg
         {"verify", no_argument, NULL, OPTION_VERIFY},
         {"deadline", required_argument, NULL, OPTION_DEADLINE},
         {"priority", required_argument, NULL, OPTION_PRIORITY},
+        {"bias", required_argument, NULL, OPTION_BIAS},
+        {"bias-per", required_argument, NULL, OPTION_BIAS_PER},
+        {"activation", required_argument, NULL, OPTION_ACTIVATION},
         CTL_COMMON_OPTIONS,
     };
     int option;
@@ -113,6 +145,10 @@ static int take_arguments(struct gemmctl *ctl, int argc, char **argv, struct arg
         return ctl_usage(ctl, "--priority is %g; allowed: -1, 0 and 1", ret->priority);
     if (!ret->path[OPERAND_C] && ret->has_beta && ret->beta != 0)
         return ctl_usage(ctl, "--beta %g needs --c C.npy", ret->beta);
+    if (!ret->path[OPERAND_BIAS] && ret->bias_per != BIAS_NONE)
+        return ctl_usage(ctl, "--bias-per needs --bias BIAS.npy");
+    if (ret->path[OPERAND_BIAS] && ret->bias_per == BIAS_NONE)
+        ret->bias_per = BIAS_PER_COLUMN;
     if (!ret->has_beta)
         ret->beta = ret->path[OPERAND_C] ? 1 : 0;
     return ctl_no_more(ctl, argc, argv);
@@ -167,10 +203,18 @@ static int make_c_order(struct npy *npy, struct fault *ret_fault)
     return 0;
 }
 
-static int check_dimensions(struct gemmctl *ctl, const char *path, const struct npy *npy)
+static int check_dimensions(struct gemmctl *ctl,
+                            const char *path,
+                            enum operand_role role,
+                            const struct npy *npy)
 {
     char shape[128];
 
+    if (role == OPERAND_BIAS && (npy->ndim == 1 || npy->ndim == 2))
+        return CTL_OK;
+    if (role == OPERAND_BIAS)
+        return ctl_fail(ctl, "%s: it has %d dimensions; a bias has 1, a batch of them 2", path,
+                        npy->ndim);
     if (npy->ndim == 2 || npy->ndim == 3)
         return CTL_OK;
     npy_shape_text(npy, shape, sizeof(shape));
@@ -184,16 +228,20 @@ static int check_dimensions(struct gemmctl *ctl, const char *path, const struct 
 }
 
 /* Reads an operand as `dtype`; DTYPE_NONE takes what the file says. */
-static int
-load(struct gemmctl *ctl, const char *path, enum dtype dtype, bool is_c, struct npy *ret_npy)
+static int load(struct gemmctl *ctl,
+                const struct arguments *arguments,
+                enum operand_role role,
+                enum dtype dtype,
+                struct npy *ret_npy)
 {
+    const char *path = arguments->path[role];
     cleanup(npy_deinit) struct npy npy = NPY_NULL;
     struct fault fault;
     int r = 0;
 
     if (npy_read(path, &npy, &fault))
         return ctl_fail(ctl, "%s", fault.message);
-    if (check_dimensions(ctl, path, &npy) != CTL_OK)
+    if (check_dimensions(ctl, path, role, &npy) != CTL_OK)
         return CTL_FAILED;
     if (npy.dtype == DTYPE_NONE && dtype == DTYPE_NONE)
         return ctl_fail(ctl, "%s: its elements are '%s'; say what they are with --dtype bf16", path,
@@ -204,7 +252,7 @@ load(struct gemmctl *ctl, const char *path, enum dtype dtype, bool is_c, struct 
         else
             r = npy_view(&npy, dtype, &fault);
     }
-    if (r == 0 && npy.fortran && (npy.ndim == 3 || is_c))
+    if (r == 0 && npy.fortran && (npy.ndim == 3 || role > OPERAND_B))
         r = make_c_order(&npy, &fault);
     if (r)
         return ctl_fail(ctl, "%s: %s", path, fault.message);
@@ -241,6 +289,22 @@ static struct problem_operand operand_of(const struct npy *npy, int64_t batch)
     };
 }
 
+static int check_bias(struct gemmctl *ctl, const struct problem *problem, const struct npy *bias)
+{
+    int64_t length = problem_columns(problem, OPERAND_BIAS);
+    int64_t batch = bias->ndim == 2 ? bias->shape[0] : 1;
+    char shape[128];
+
+    npy_shape_text(bias, shape, sizeof(shape));
+    if (array_columns(bias) != length)
+        return ctl_fail(ctl, "the bias is %s; with one value for each %s it is (%" PRId64 ",)",
+                        shape, problem->bias == BIAS_PER_ROW ? "row" : "column", length);
+    if (batch != 1 && batch != problem->batch)
+        return ctl_fail(ctl, "the bias is %s and the batch has %" PRId64 " products", shape,
+                        problem->batch);
+    return CTL_OK;
+}
+
 static int check_shapes(struct gemmctl *ctl, const struct problem *problem, const struct work *work)
 {
     const struct npy *b = &work->array[OPERAND_B], *c = &work->array[OPERAND_C];
@@ -273,7 +337,7 @@ static int check_shapes(struct gemmctl *ctl, const struct problem *problem, cons
 static int make_problem(struct gemmctl *ctl, const struct arguments *arguments, struct work *work)
 {
     const struct npy *a = &work->array[OPERAND_A], *b = &work->array[OPERAND_B],
-                     *c = &work->array[OPERAND_C];
+                     *c = &work->array[OPERAND_C], *bias = &work->array[OPERAND_BIAS];
     struct problem *problem = &work->problem;
     struct fault fault;
     int status;
@@ -288,7 +352,11 @@ static int make_problem(struct gemmctl *ctl, const struct arguments *arguments, 
     problem->trans_b = arguments->trans_b != b->fortran;
     problem->alpha = arguments->alpha;
     problem->beta = arguments->beta;
+    problem->bias = arguments->bias_per;
+    problem->activation = arguments->activation;
     status = check_shapes(ctl, problem, work);
+    if (status == CTL_OK && bias->data)
+        status = check_bias(ctl, problem, bias);
     if (status != CTL_OK)
         return status;
 
@@ -297,6 +365,10 @@ static int make_problem(struct gemmctl *ctl, const struct arguments *arguments, 
     problem->operand[OPERAND_D] = (struct problem_operand){PROBLEM_DEFAULT, PROBLEM_DEFAULT};
     problem->operand[OPERAND_C] =
         c->data ? operand_of(c, problem->batch) : problem->operand[OPERAND_D];
+    problem->operand[OPERAND_BIAS] = (struct problem_operand){
+        .ld = PROBLEM_DEFAULT,
+        .stride = bias->ndim == 2 && bias->shape[0] != 1 ? PROBLEM_DEFAULT : 0,
+    };
     problem_fill_defaults(problem);
     if (problem_check(problem, false, &fault) != STATUS_OK)
         return ctl_fail(ctl, "%s", fault.message);
@@ -309,16 +381,16 @@ static int load_all(struct gemmctl *ctl, const struct arguments *arguments, stru
     int status;
 
     ctl_progress(ctl, "reading");
-    status =
-        load(ctl, arguments->path[OPERAND_A], arguments->input, false, &work->array[OPERAND_A]);
+    status = load(ctl, arguments, OPERAND_A, arguments->input, &work->array[OPERAND_A]);
     if (status != CTL_OK)
         return status;
     problem->input = work->array[OPERAND_A].dtype;
     problem->output = arguments->output ? arguments->output : dtype_default_output(problem->input);
-    status = load(ctl, arguments->path[OPERAND_B], problem->input, false, &work->array[OPERAND_B]);
-    if (status == CTL_OK && arguments->path[OPERAND_C])
-        status =
-            load(ctl, arguments->path[OPERAND_C], problem->output, true, &work->array[OPERAND_C]);
+    status = load(ctl, arguments, OPERAND_B, problem->input, &work->array[OPERAND_B]);
+    for (enum operand_role role = OPERAND_C; role < OPERAND_D && status == CTL_OK; role++) {
+        if (arguments->path[role])
+            status = load(ctl, arguments, role, problem->output, &work->array[role]);
+    }
     return status == CTL_OK ? make_problem(ctl, arguments, work) : status;
 }
 
@@ -347,6 +419,7 @@ static int multiply(struct gemmctl *ctl,
     product.a.data = work->array[OPERAND_A].data;
     product.b.data = work->array[OPERAND_B].data;
     product.c.data = work->array[OPERAND_C].data;
+    product.bias.data = work->array[OPERAND_BIAS].data;
     product.d.data = work->array[OPERAND_D].data;
     ctl_progress(ctl, "multiplying");
     *ret_result = (gemmd_result){.size = sizeof(*ret_result)};
@@ -378,6 +451,7 @@ static int verify(struct gemmctl *ctl, const struct work *work)
         .a = work->array[OPERAND_A].data,
         .b = work->array[OPERAND_B].data,
         .c = work->array[OPERAND_C].data,
+        .bias = work->array[OPERAND_BIAS].data,
         .d = work->array[OPERAND_D].data,
     };
     struct reference_report report;

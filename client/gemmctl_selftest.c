@@ -38,7 +38,12 @@ static void make_problem(const struct selftest_types *types,
         .trans_b = types->trans_b,
         .alpha = types->input == DTYPE_INT8 ? rint(shape->alpha) : shape->alpha,
         .beta = types->input == DTYPE_INT8 ? rint(shape->beta) : shape->beta,
+        .bias = shape->bias,
+        .activation = shape->activation,
     };
+
+    if (!activation_is_valid(problem.activation, problem.output))
+        problem.activation = ACTIVATION_RELU;
 
     for (int i = 0; i < OPERAND_COUNT; i++) {
         enum operand_role role = (enum operand_role)i;
@@ -51,6 +56,8 @@ static void make_problem(const struct selftest_types *types,
         problem.operand[OPERAND_A].stride = 0;
     if (shape->is_b_shared)
         problem.operand[OPERAND_B].stride = 0;
+    if (shape->is_bias_shared)
+        problem.operand[OPERAND_BIAS].stride = 0;
     *ret_problem = problem;
 }
 
@@ -124,13 +131,18 @@ static gemmd_status prepare(struct selftest *test, const struct selftest_run *ru
 static gemmd_status multiply(struct selftest *test, const struct selftest_run *run)
 {
     gemmd_product product;
-    gemmd_operand *operands[OPERAND_COUNT] = {&product.a, &product.b, &product.c, &product.d};
+    gemmd_operand *operands[OPERAND_COUNT] = {
+        [OPERAND_A] = &product.a,       [OPERAND_B] = &product.b, [OPERAND_C] = &product.c,
+        [OPERAND_BIAS] = &product.bias, [OPERAND_D] = &product.d,
+    };
     gemmd_status status;
 
     ctl_product(&run->problem, &product);
     for (int i = 0; i < OPERAND_COUNT; i++) {
         bool is_d = i == OPERAND_C && run->shape->is_in_place;
 
+        if (i == OPERAND_BIAS && run->problem.bias == BIAS_NONE)
+            continue;
         operands[i]->buffer = test->buffer[is_d ? OPERAND_D : i];
         operands[i]->offset = operand_offset(run, (enum operand_role)i);
     }
@@ -161,6 +173,7 @@ static double judge(struct selftest *test, const struct selftest_run *run, char 
         .a = test->local[OPERAND_A] + operand_offset(run, OPERAND_A),
         .b = test->local[OPERAND_B] + operand_offset(run, OPERAND_B),
         .c = test->local[OPERAND_C] + operand_offset(run, OPERAND_C),
+        .bias = test->local[OPERAND_BIAS] + operand_offset(run, OPERAND_BIAS),
         .d = test->local[OPERAND_D] + operand_offset(run, OPERAND_D),
     };
     struct reference_report report;

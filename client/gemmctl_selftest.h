@@ -22,6 +22,9 @@ struct selftest_shape {
     int64_t offset;                /* elements in front of the first: breaks 16-byte alignment */
     bool is_a_shared, is_b_shared; /* stride 0 */
     bool is_in_place;              /* C is D */
+    enum bias bias;
+    enum activation activation; /* of int32 results: relu, if any */
+    bool is_bias_shared;
     bool is_quick;
 };
 

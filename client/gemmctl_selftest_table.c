@@ -8,9 +8,10 @@
 
 #define DETAILS_MAX 16 /* printed after the table; more would repeat them */
 
-static const char *const kinds[] = {"aligned", "odd", "tiny", "k=0", "batch", "stride0", "beta"};
+static const char *const kinds[] = {"aligned", "odd",     "tiny", "k=0",
+                                    "batch",   "stride0", "beta", "fused"};
 
-enum { ALIGNED, ODD, TINY, K_0, BATCH, STRIDE_0, BETA, KIND_COUNT };
+enum { ALIGNED, ODD, TINY, K_0, BATCH, STRIDE_0, BETA, FUSED, KIND_COUNT };
 
 static const struct {
     enum dtype input, output;
@@ -48,6 +49,14 @@ static const struct selftest_shape shapes[] = {
     {BETA, 96, 80, 40, -0.75, 2, .is_quick = true},
     {BETA, 130, 66, 96, 1, 1, .padding = 2, .is_in_place = true, .is_quick = true},
     {BETA, 64, 64, 128, 3, -1, .batch = 2, .is_in_place = true},
+    {FUSED, 96, 80, 40, 1, 0, .bias = BIAS_PER_COLUMN, .activation = ACTIVATION_GELU,
+     .is_quick = true},
+    {FUSED, 33, 70, 20, 2, 1, .padding = 1, .is_in_place = true, .bias = BIAS_PER_ROW,
+     .activation = ACTIVATION_SILU},
+    {FUSED, 128, 72, 64, 1, 0, .batch = 2, .bias = BIAS_PER_ROW, .is_bias_shared = true,
+     .activation = ACTIVATION_RELU},
+    {FUSED, 65, 37, 0, 1, 0, .batch = 2, .offset = 1, .bias = BIAS_PER_COLUMN,
+     .activation = ACTIVATION_GELU_TANH},
 };
 
 struct cell {

@@ -1,11 +1,12 @@
 /*
  * libgemmd: matrix products by the gemmd daemon. The only public header; C, no CUDA, no libuv.
  *
- *   D = alpha * op(A) @ op(B) + beta * C
+ *   D = act(alpha * op(A) @ op(B) + beta * C + bias)
  *
  * Matrices are row-major unless the order says otherwise. Leading dimensions and strides count
  * elements, offsets and sizes count bytes. BLAS rules hold exactly: beta = 0 never reads C,
- * alpha = 0 or k = 0 never reads A and B, m = 0 or n = 0 succeeds and touches nothing.
+ * alpha = 0 or k = 0 never reads A and B, m = 0 or n = 0 succeeds and touches nothing. Bias and
+ * activation are optional; they apply whatever alpha, beta and k are.
  *
  * Threads: a connection and everything made from it is used by one thread at a time; different
  * connections are independent. The library starts no thread, installs no signal handler, prints
@@ -70,6 +71,23 @@ typedef enum gemmd_dtype {
     GEMMD_INT8 = 5,
     GEMMD_INT32 = 6
 } gemmd_dtype;
+
+/* What each value of the bias belongs to: a row of D (m values) or a column (n values, as in a
+ * linear layer). They lie side by side and are of the output's type. */
+typedef enum gemmd_bias_kind {
+    GEMMD_BIAS_NONE = 0,
+    GEMMD_BIAS_PER_ROW = 1,
+    GEMMD_BIAS_PER_COLUMN = 2
+} gemmd_bias_kind;
+
+/* int32 results have none and relu. */
+typedef enum gemmd_activation {
+    GEMMD_ACTIVATION_NONE = 0,
+    GEMMD_RELU = 1,
+    GEMMD_GELU = 2,      /* by the error function: x (1 + erf(x / sqrt 2)) / 2 */
+    GEMMD_GELU_TANH = 3, /* its approximation: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 */
+    GEMMD_SILU = 4       /* x / (1 + exp(-x)), also called swish */
+} gemmd_activation;
 
 typedef enum gemmd_order { GEMMD_ROW_MAJOR = 0, GEMMD_COLUMN_MAJOR = 1 } gemmd_order;
 
@@ -220,6 +238,7 @@ typedef struct gemmd_operand {
     int64_t stride;  /* elements between batch items; GEMMD_DEFAULT; 0 only for inputs */
 } gemmd_operand;
 
+/* New members come at the end; a library takes the sizes that older headers had. */
 typedef struct gemmd_product {
     size_t size; /* sizeof(gemmd_product): use GEMMD_PRODUCT_INIT */
     gemmd_dtype input, output;
@@ -231,6 +250,9 @@ typedef struct gemmd_product {
     double deadline_seconds; /* from the daemon's receipt: what has not started by then is not run
                                 and gets GEMMD_DEADLINE. 0: none */
     int priority;            /* -1, 0, 1: among products of this uid */
+    gemmd_operand bias;      /* of one row: `ld` has no meaning */
+    gemmd_bias_kind bias_kind;
+    gemmd_activation activation;
 } gemmd_product;
 
 /* Every member is named: C++ compilers warn of those left out. */
@@ -244,7 +266,8 @@ typedef struct gemmd_product {
         .output = GEMMD_DTYPE_DEFAULT, .order = GEMMD_ROW_MAJOR, .trans_a = false,                 \
         .trans_b = false, .m = 0, .n = 0, .k = 0, .batch = 1, .alpha = 1.0, .beta = 0.0,           \
         .a = GEMMD_OPERAND_INIT, .b = GEMMD_OPERAND_INIT, .c = GEMMD_OPERAND_INIT,                 \
-        .d = GEMMD_OPERAND_INIT, .deadline_seconds = 0, .priority = 0                              \
+        .d = GEMMD_OPERAND_INIT, .deadline_seconds = 0, .priority = 0, .bias = GEMMD_OPERAND_INIT, \
+        .bias_kind = GEMMD_BIAS_NONE, .activation = GEMMD_ACTIVATION_NONE                          \
     }
 
 typedef struct gemmd_result {

@@ -5,6 +5,7 @@
  * inputs and result are small, else in one staging block. The rows on the way may lie closer than
  * the caller's (matrix_for_wire), so leading dimensions and strides of the request are the wire's.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,25 +20,37 @@
 static const gemmd_operand *operand_of(const gemmd_product *product, int role)
 {
     const gemmd_operand *const operands[OPERAND_COUNT] = {
-        [OPERAND_A] = &product->a,
-        [OPERAND_B] = &product->b,
-        [OPERAND_C] = &product->c,
-        [OPERAND_D] = &product->d,
+        [OPERAND_A] = &product->a,       [OPERAND_B] = &product->b, [OPERAND_C] = &product->c,
+        [OPERAND_BIAS] = &product->bias, [OPERAND_D] = &product->d,
     };
 
     return operands[role];
 }
 
-static gemmd_status check_version(gemmd *connection, const gemmd_product *product)
+/* What gemmd_product ended with before it had a bias. */
+#define PRODUCT_SIZE_FIRST offsetof(gemmd_product, bias)
+
+/* Members that the caller's header does not have are as GEMMD_PRODUCT_INIT leaves them. */
+static gemmd_status
+read_product(gemmd *connection, const gemmd_product *given, gemmd_product *ret_product)
 {
-    if (!product)
+    gemmd_product product = GEMMD_PRODUCT_INIT;
+
+    if (!given)
         return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "product",
                                "the product is NULL");
-    if (product->size != sizeof(gemmd_product))
+    if (given->size != sizeof(product) && given->size != PRODUCT_SIZE_FIRST)
         return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "size",
                                "size is %zu; this library's gemmd_product has %zu bytes "
                                "(start from GEMMD_PRODUCT_INIT)",
-                               product->size, sizeof(gemmd_product));
+                               given->size, sizeof(product));
+    memcpy(&product, given, given->size);
+    *ret_product = product;
+    return GEMMD_OK;
+}
+
+static gemmd_status check_members(gemmd *connection, const gemmd_product *product)
+{
     if (product->order != GEMMD_ROW_MAJOR && product->order != GEMMD_COLUMN_MAJOR)
         return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "order",
                                "order is %d; GEMMD_ROW_MAJOR (0) and GEMMD_COLUMN_MAJOR (1) are "
@@ -50,6 +63,11 @@ static gemmd_status check_version(gemmd *connection, const gemmd_product *produc
     if (product->priority < -REQUEST_PRIORITY_MAX || product->priority > REQUEST_PRIORITY_MAX)
         return connection_fail(connection, GEMMD_INVALID_ARGUMENT, "priority",
                                "priority is %d; allowed: -1, 0 and 1", product->priority);
+    if (product->bias_kind == GEMMD_BIAS_NONE && (product->bias.buffer || product->bias.data))
+        return connection_fail(
+            connection, GEMMD_INVALID_ARGUMENT, "bias_kind",
+            "bias_kind is GEMMD_BIAS_NONE and there is a bias; allowed with one: "
+            "GEMMD_BIAS_PER_ROW, GEMMD_BIAS_PER_COLUMN");
     return GEMMD_OK;
 }
 
@@ -73,6 +91,8 @@ static void describe(const gemmd_product *product, struct request_gemm *ret_requ
         .output = product->output == GEMMD_DTYPE_DEFAULT
                       ? dtype_default_output((enum dtype)product->input)
                       : (enum dtype)product->output,
+        .bias = (enum bias)product->bias_kind,
+        .activation = (enum activation)product->activation,
         .m = product->m,
         .n = product->n,
         .k = product->k,
@@ -88,26 +108,34 @@ static void describe(const gemmd_product *product, struct request_gemm *ret_requ
     }
 }
 
-/* A problem's faults carry wire names; gemmd.h calls the two types otherwise. */
+/* A problem's faults carry wire names; gemmd.h calls some otherwise. */
 static void name_as_in_header(struct fault *fault)
 {
     if (strcmp(fault->argument, "dtype") == 0)
         (void)snprintf(fault->argument, sizeof(fault->argument), "input");
     else if (strcmp(fault->argument, "dtype_out") == 0)
         (void)snprintf(fault->argument, sizeof(fault->argument), "output");
+    else if (strcmp(fault->argument, "bias") == 0)
+        (void)snprintf(fault->argument, sizeof(fault->argument), "bias_kind");
 }
 
-gemmd_status
-product_translate(gemmd *connection, const gemmd_product *product, struct request_gemm *ret_request)
+gemmd_status product_translate(gemmd *connection,
+                               const gemmd_product *given,
+                               gemmd_product *ret_product,
+                               struct request_gemm *ret_request)
 {
     struct fault fault = FAULT_NONE;
     gemmd_status status;
 
     static_assert(GEMMD_DEFAULT == PROBLEM_DEFAULT, "passed on as it is");
-    status = check_version(connection, product);
+    static_assert((int)GEMMD_BIAS_PER_COLUMN == (int)BIAS_PER_COLUMN, "passed on as it is");
+    static_assert((int)GEMMD_SILU == (int)ACTIVATION_SILU, "passed on as it is");
+    status = read_product(connection, given, ret_product);
+    if (status == GEMMD_OK)
+        status = check_members(connection, ret_product);
     if (status != GEMMD_OK)
         return status;
-    describe(product, ret_request);
+    describe(ret_product, ret_request);
     if (problem_check(&ret_request->problem, ret_request->column_major, &fault) != STATUS_OK) {
         name_as_in_header(&fault);
         return connection_fail_fault(connection, &fault);
@@ -127,8 +155,9 @@ struct parcel {
 /* A submission as it is put together. */
 struct shipment {
     gemmd *connection;
-    const gemmd_product *product;
+    const gemmd_product *given;
     struct request_gemm *request;
+    gemmd_product product;
     struct parcel parcels[OPERAND_COUNT];
     uint64_t input_size, total_size; /* of the parcels, aligned; D is last */
     struct staging_block *block;
@@ -160,7 +189,7 @@ static struct matrix matrix_of(const struct problem *row_major, enum operand_rol
 
 static gemmd_status check_buffer(const struct shipment *shipment, int role)
 {
-    const gemmd_buffer *buffer = operand_of(shipment->product, role)->buffer;
+    const gemmd_buffer *buffer = operand_of(&shipment->product, role)->buffer;
     const char *name = operand_name((enum operand_role)role);
 
     if (buffer->connection == shipment->connection)
@@ -193,7 +222,7 @@ static enum operand_role role_in_memory(const struct request_gemm *request, int 
 static gemmd_status
 measure_operand(struct shipment *shipment, const struct problem *row_major, int role)
 {
-    const gemmd_operand *operand = operand_of(shipment->product, role);
+    const gemmd_operand *operand = operand_of(&shipment->product, role);
     enum operand_role in_memory = role_in_memory(shipment->request, role);
     struct problem_operand *sent = &shipment->request->problem.operand[role];
     struct parcel *parcel = &shipment->parcels[role];
@@ -273,7 +302,7 @@ static gemmd_status take_room(struct shipment *shipment)
 
 static void pack_operand(struct shipment *shipment, int role)
 {
-    const gemmd_operand *operand = operand_of(shipment->product, role);
+    const gemmd_operand *operand = operand_of(&shipment->product, role);
     const struct parcel *parcel = &shipment->parcels[role];
     struct request_operand *sent = &shipment->request->operand[role];
     uint8_t *room = shipment->block ? shipment->block->buffer->data : shipment->bytes;
@@ -312,7 +341,7 @@ static void entrust(struct shipment *shipment, struct call *call)
     }
     if (d->size > 0)
         call->delivery = (struct delivery){
-            .to = shipment->product->d.data,
+            .to = shipment->product.d.data,
             .caller = d->caller,
             .wire = d->wire,
             .offset = d->offset,
@@ -323,8 +352,8 @@ static void entrust(struct shipment *shipment, struct call *call)
 /* Everything but the sending. */
 static gemmd_status prepare(struct shipment *shipment)
 {
-    gemmd_status status =
-        product_translate(shipment->connection, shipment->product, shipment->request);
+    gemmd_status status = product_translate(shipment->connection, shipment->given,
+                                            &shipment->product, shipment->request);
 
     if (status == GEMMD_OK)
         status = measure(shipment);
@@ -356,7 +385,7 @@ gemmd_status gemmd_submit(gemmd *connection, const gemmd_product *product, gemmd
 {
     struct request request = {.method = METHOD_GEMM};
     cleanup(shipment_deinit) struct shipment shipment = {
-        .connection = connection, .product = product, .request = &request.body.gemm};
+        .connection = connection, .given = product, .request = &request.body.gemm};
     struct call *call;
     gemmd_status status = check_submission(connection, 1, ret_job);
 
@@ -391,12 +420,14 @@ load(gemmd *connection, const gemmd_product *products, size_t count, struct conv
 {
     gemmd_status status = GEMMD_OK;
 
+    /* The caller's array has elements of the caller's size. */
     for (; convoy->count < count && status == GEMMD_OK; convoy->count++) {
         struct shipment *shipment = &convoy->shipments[convoy->count];
+        const char *given = (const char *)products + convoy->count * products->size;
 
         *shipment = (struct shipment){
             .connection = connection,
-            .product = &products[convoy->count],
+            .given = (const gemmd_product *)(const void *)given,
             .request = &convoy->requests[convoy->count].gemm,
         };
         status = prepare(shipment);

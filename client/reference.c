@@ -182,19 +182,42 @@ static void multiply(struct workspace *w, const struct block *block)
 }
 
 /* int8: the sum of products is exact in a double up to K = 2^39, the rest is modulo 2^32. */
-static long double integer_epilogue(const struct problem *problem, double sum, double c)
+static long double
+integer_epilogue(const struct problem *problem, double sum, double c, double bias)
 {
     uint64_t value = (uint64_t)(int64_t)problem->alpha * (uint64_t)(int64_t)sum +
-                     (uint64_t)(int64_t)problem->beta * (uint64_t)(int64_t)c;
+                     (uint64_t)(int64_t)problem->beta * (uint64_t)(int64_t)c +
+                     (uint64_t)(int64_t)bias;
 
     return (int32_t)(uint32_t)value;
 }
 
-static long double epilogue(const struct problem *problem, long double sum, double c)
+static long double epilogue(const struct problem *problem, long double sum, double c, double bias)
 {
     long double value = problem->alpha != 0 ? (long double)problem->alpha * sum : 0;
 
-    return problem->beta != 0 ? value + (long double)problem->beta * c : value;
+    if (problem->beta != 0)
+        value += (long double)problem->beta * c;
+    return value + bias;
+}
+
+/* The functions are known in double only: of fp64 results that is a unit or two, in the bound. */
+static long double activated(const struct problem *problem, long double before)
+{
+    if (problem->activation == ACTIVATION_NONE)
+        return before;
+    return activation_apply(problem->activation, (double)before);
+}
+
+static double bias_at(const struct block *block, int64_t row, int64_t column)
+{
+    const struct problem *problem = block->problem;
+
+    if (!problem_reads(problem, OPERAND_BIAS))
+        return 0;
+    return dtype_load(
+        problem->output, block->operands->bias,
+        element_at(block, OPERAND_BIAS, 0, problem->bias == BIAS_PER_ROW ? row : column));
 }
 
 /* A finite reference may round to Inf in the output type. */
@@ -232,8 +255,8 @@ static void judge_element(const struct workspace *w,
 {
     const struct problem *problem = block->problem;
     int64_t row = block->row[i], column = block->column[j];
-    double c = 0, got, bound, ratio;
-    long double expected;
+    double c = 0, bias = bias_at(block, row, column), got, bound, ratio;
+    long double before, expected;
 
     if (problem_reads(problem, OPERAND_C))
         c = dtype_load(problem->output, block->operands->c,
@@ -241,12 +264,13 @@ static void judge_element(const struct workspace *w,
     got =
         dtype_load(problem->output, block->operands->d, element_at(block, OPERAND_D, row, column));
     if (problem->input == DTYPE_INT8)
-        expected = integer_epilogue(problem, w->sum[i][j], c);
+        before = integer_epilogue(problem, w->sum[i][j], c, bias);
     else
-        expected =
-            epilogue(problem, problem->input == DTYPE_FP64 ? w->extended[i][j] : w->sum[i][j], c);
-    bound = dtype_error_bound(problem->input, problem->output, problem->k, (double)expected,
-                              fabs(problem->alpha) * w->magnitude[i][j], fabs(problem->beta * c));
+        before = epilogue(problem, problem->input == DTYPE_FP64 ? w->extended[i][j] : w->sum[i][j],
+                          c, bias);
+    expected = activated(problem, before);
+    bound = problem_error_bound(problem, (double)before, fabs(problem->alpha) * w->magnitude[i][j],
+                                fabs(problem->beta * c) + fabs(bias));
     ratio = judge(problem->output, expected, bound, got);
     report->checked++;
     if (ratio <= report->worst_ratio && report->checked > 1)

@@ -16,6 +16,7 @@
 struct reference_operands {
     const void *a, *b;
     const void *c; /* as it was before the product, also when D replaced it */
+    const void *bias;
     const void *d; /* the result to be judged */
 };
 

@@ -2,7 +2,8 @@
 
 _gemmctl() {
     local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]} command= i
-    local types='bf16 fp16 fp32 fp64 int8' archs='80 86 87 89 90 100 103 120'
+    local activations='none relu gelu gelu_tanh silu' types='bf16 fp16 fp32 fp64 int8'
+    local archs='80 86 87 89 90 100 103 120'
     local common='--socket --progress --help'
 
     for ((i = 1; i < COMP_CWORD; i++)); do
@@ -17,13 +18,15 @@ _gemmctl() {
     done
 
     case $previous in
-    --socket | --c | -o | --output) mapfile -t COMPREPLY < <(compgen -f -- "$current") && return ;;
+    --socket | --c | --bias | -o | --output) mapfile -t COMPREPLY < <(compgen -f -- "$current") && return ;;
     --kernels) mapfile -t COMPREPLY < <(compgen -d -- "$current") && return ;;
     --dtype) mapfile -t COMPREPLY < <(compgen -W "$types" -- "$current") && return ;;
     --out-dtype) mapfile -t COMPREPLY < <(compgen -W "$types int32" -- "$current") && return ;;
     --layout) mapfile -t COMPREPLY < <(compgen -W 'nn nt tn tt' -- "$current") && return ;;
     --arch) mapfile -t COMPREPLY < <(compgen -W "$archs" -- "$current") && return ;;
     --memory) mapfile -t COMPREPLY < <(compgen -W 'host device' -- "$current") && return ;;
+    --bias-per) mapfile -t COMPREPLY < <(compgen -W 'column row' -- "$current") && return ;;
+    --activation) mapfile -t COMPREPLY < <(compgen -W "$activations" -- "$current") && return ;;
     --alpha | --beta | --batch | --keep | --deadline | --priority | --max | --jobs) return ;;
     esac
 
@@ -32,6 +35,7 @@ _gemmctl() {
     '') words="gemm status stats explain tune selftest cache compile --version $common" ;;
     gemm)
         words="--output --c --alpha --beta --trans-a --trans-b --dtype --out-dtype --deadline"
+        words="$words --bias --bias-per --activation"
         words="$words --priority --verify $common"
         mapfile -t COMPREPLY < <(compgen -f -X '!*.npy' -- "$current"; compgen -d -- "$current")
         ;;

@@ -78,6 +78,31 @@ decode_size(struct fields *fields, const char *name, enum presence presence, int
     *ret = (int64_t)value;
 }
 
+static void decode_activation(struct fields *fields, enum activation *ret)
+{
+    const msgpack_object *object = fields_find(fields, "activation");
+
+    if (object != NULL && (object->type != MSGPACK_OBJECT_STR ||
+                           !activation_from_name(object->via.str.ptr, object->via.str.size, ret)))
+        fields_refuse(fields, "activation", object,
+                      "\"none\", \"relu\", \"gelu\", \"gelu_tanh\" or \"silu\"");
+}
+
+/* What the values of a bias that is there belong to. */
+static void decode_per(struct fields *fields, enum bias *ret)
+{
+    const msgpack_object *object = fields_find(fields, "per");
+
+    if (object == NULL)
+        *ret = BIAS_PER_COLUMN;
+    else if (object->type == MSGPACK_OBJECT_STR && text_is(&object->via.str, "row"))
+        *ret = BIAS_PER_ROW;
+    else if (object->type == MSGPACK_OBJECT_STR && text_is(&object->via.str, "column"))
+        *ret = BIAS_PER_COLUMN;
+    else
+        fields_refuse(fields, "per", object, "\"row\" or \"column\"");
+}
+
 /* Where the operand lies: in a buffer, in the message, or nowhere. */
 static void
 decode_place(struct fields *fields, enum operand_role role, struct request_operand *operand)
@@ -125,6 +150,8 @@ static void decode_operand(struct fields *outer, enum operand_role role, struct 
     decode_place(&fields, role, &gemm->operand[role]);
     decode_size(&fields, "ld", FIELD_OPTIONAL, &shape->ld);
     decode_size(&fields, "stride", FIELD_OPTIONAL, &shape->stride);
+    if (role == OPERAND_BIAS)
+        decode_per(&fields, &gemm->problem.bias);
 }
 
 static void decode_problem(struct fields *fields, struct problem *problem)
@@ -141,6 +168,7 @@ static void decode_problem(struct fields *fields, struct problem *problem)
     decode_size(fields, "batch", FIELD_OPTIONAL, &problem->batch);
     fields_real(fields, "alpha", FIELD_OPTIONAL, &problem->alpha);
     fields_real(fields, "beta", FIELD_OPTIONAL, &problem->beta);
+    decode_activation(fields, &problem->activation);
 }
 
 static void decode_explain(struct fields *fields, struct request *request)
@@ -170,6 +198,7 @@ static void decode_gemm(struct fields *fields, struct request *request)
         "present unless alpha or k is 0",
         "present unless alpha or k is 0",
         "present unless beta is 0",
+        "a map with buffer and offset, or data",
     };
     struct request_gemm *gemm = &request->body.gemm;
     int64_t priority = 0;

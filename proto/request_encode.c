@@ -18,7 +18,8 @@ encode_operand(struct pack *pack, enum operand_role role, const struct request_g
     const struct problem_operand *shape = &gemm->problem.operand[role];
     const bool has_shape = shape->ld != PROBLEM_DEFAULT || shape->stride != PROBLEM_DEFAULT;
 
-    if (operand->kind == OPERAND_ABSENT && !has_shape)
+    if (role == OPERAND_BIAS ? gemm->problem.bias == BIAS_NONE
+                             : operand->kind == OPERAND_ABSENT && !has_shape)
         return;
     pack_open_map(pack, operand_name(role));
     if (operand->kind == OPERAND_BUFFER) {
@@ -32,6 +33,8 @@ encode_operand(struct pack *pack, enum operand_role role, const struct request_g
         pack_signed(pack, "ld", shape->ld);
     if (shape->stride != PROBLEM_DEFAULT)
         pack_signed(pack, "stride", shape->stride);
+    if (role == OPERAND_BIAS && gemm->problem.bias == BIAS_PER_ROW)
+        pack_string(pack, "per", "row");
     pack_close(pack);
 }
 
@@ -55,6 +58,8 @@ static void encode_gemm(struct pack *pack, const struct request_gemm *gemm)
         pack_signed(pack, "batch", problem->batch);
     pack_real(pack, "alpha", problem->alpha);
     pack_real(pack, "beta", problem->beta);
+    if (problem->activation != ACTIVATION_NONE)
+        pack_string(pack, "activation", activation_name(problem->activation));
     for (enum operand_role role = OPERAND_A; role < OPERAND_COUNT; role++)
         encode_operand(pack, role, gemm);
     if (gemm->deadline_us != 0)

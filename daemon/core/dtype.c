@@ -236,18 +236,36 @@ void dtype_store(enum dtype dtype, void *base, size_t index, double value)
  * PeerJ CS 2021). That is 2 (k' + 2) u per step, 2.5 K u in all.
  *
  * Epilogue, once per element: alpha and beta rounded to the accumulator type, two products, one
- * sum: 3u on alpha AB and 3u on beta C.
+ * sum: 3u on alpha AB and 3u on beta C. A bias is one sum more, u on all three; it counts as part
+ * of beta C.
  *
  * 4 K covers both for every K >= 1 (at K = 1 a tensor core's product is exact and a FMA's errs by
- * u). The bound grows with K and true errors hardly do, so it is sharp for small K only: a product
- * secretly made in tf32 (up to 2^-10 |A||B|) shows below K = 100 or so, which is why every test of
- * accuracy has small K among its shapes.
+ * u; alpha, C and a bias together, all of them inexact, could add up to 5). The bound grows with K
+ * and true errors hardly do, so it is sharp for small K only: a product secretly made in tf32 (up
+ * to 2^-10 |A||B|) shows below K = 100 or so, which is why every test of accuracy has small K among
+ * its shapes.
  */
 #define BOUND_CONSTANT 4.0
 
-static double accumulator_roundoff(enum dtype input)
+double dtype_accumulator_roundoff(enum dtype input)
 {
+    if (input == DTYPE_INT8)
+        return 0;
     return input == DTYPE_FP64 ? facts[DTYPE_FP64].unit_roundoff : facts[DTYPE_FP32].unit_roundoff;
+}
+
+double dtype_accumulated_error(enum dtype input, int64_t k, double abs_alpha_ab, double abs_beta_c)
+{
+    double u = BOUND_CONSTANT * dtype_accumulator_roundoff(input);
+
+    return u * (double)k * abs_alpha_ab + u * abs_beta_c;
+}
+
+double dtype_rounding_error(enum dtype output, double value)
+{
+    const struct dtype_facts *out = facts_of(output);
+
+    return out->unit_roundoff * fabs(value) + out->smallest;
 }
 
 double dtype_error_bound(enum dtype input,
@@ -257,11 +275,6 @@ double dtype_error_bound(enum dtype input,
                          double abs_alpha_ab,
                          double abs_beta_c)
 {
-    const struct dtype_facts *out = facts_of(output);
-    double u = BOUND_CONSTANT * accumulator_roundoff(input);
-
-    if (input == DTYPE_INT8)
-        return 0;
-    return out->unit_roundoff * fabs(reference) + u * (double)k * abs_alpha_ab + u * abs_beta_c +
-           out->smallest;
+    return dtype_rounding_error(output, reference) +
+           dtype_accumulated_error(input, k, abs_alpha_ab, abs_beta_c);
 }

@@ -43,7 +43,8 @@ float float_from_fp16(uint16_t bits);
  *   u_out |D64| + c K u_acc |alpha| (|A| |B|) + c u_acc |beta C| + tiny
  * after Higham, Accuracy and Stability of Numerical Algorithms, section 3.5, with the constant c
  * for the blocked order and u the unit roundoff of the output and accumulator types. `tiny` is the
- * output's smallest subnormal. Integer results are exact: the bound is 0.
+ * output's smallest subnormal. Integer results are exact: the bound is 0. A bias counts as part of
+ * beta C; problem_error_bound() has activation functions too.
  */
 double dtype_error_bound(enum dtype input,
                          enum dtype output,
@@ -51,3 +52,8 @@ double dtype_error_bound(enum dtype input,
                          double reference,
                          double abs_alpha_ab,
                          double abs_beta_c);
+/* Its two parts: what accumulators hold on their way out, and the rounding to the output type. And
+ * the unit roundoff of the type that accumulates; 0 for integers. */
+double dtype_accumulated_error(enum dtype input, int64_t k, double abs_alpha_ab, double abs_beta_c);
+double dtype_rounding_error(enum dtype output, double value);
+double dtype_accumulator_roundoff(enum dtype input);

@@ -15,7 +15,7 @@
 
 const char *operand_name(enum operand_role role)
 {
-    static const char *const names[OPERAND_COUNT] = {"a", "b", "c", "d"};
+    static const char *const names[OPERAND_COUNT] = {"a", "b", "c", "bias", "d"};
 
     return (unsigned)role < OPERAND_COUNT ? names[role] : "?";
 }
@@ -28,6 +28,8 @@ void problem_from_column_major(struct problem *problem)
     problem->n = given.m;
     problem->trans_a = given.trans_b;
     problem->trans_b = given.trans_a;
+    if (given.bias != BIAS_NONE)
+        problem->bias = given.bias == BIAS_PER_ROW ? BIAS_PER_COLUMN : BIAS_PER_ROW;
     problem->operand[OPERAND_A] = given.operand[OPERAND_B];
     problem->operand[OPERAND_B] = given.operand[OPERAND_A];
 }
@@ -39,6 +41,8 @@ int64_t problem_rows(const struct problem *problem, enum operand_role role)
         return problem->trans_a ? problem->k : problem->m;
     case OPERAND_B:
         return problem->trans_b ? problem->n : problem->k;
+    case OPERAND_BIAS:
+        return 1;
     default:
         return problem->m;
     }
@@ -51,6 +55,8 @@ int64_t problem_columns(const struct problem *problem, enum operand_role role)
         return problem->trans_a ? problem->m : problem->k;
     case OPERAND_B:
         return problem->trans_b ? problem->k : problem->n;
+    case OPERAND_BIAS:
+        return problem->bias == BIAS_PER_ROW ? problem->m : problem->n;
     default:
         return problem->n;
     }
@@ -86,6 +92,8 @@ bool problem_reads(const struct problem *problem, enum operand_role role)
         return problem->k > 0 && problem->alpha != 0;
     case OPERAND_C:
         return problem->beta != 0;
+    case OPERAND_BIAS:
+        return problem->bias != BIAS_NONE;
     default:
         return false;
     }
@@ -143,6 +151,20 @@ double problem_flop(const struct problem *problem)
            (double)problem->batch;
 }
 
+double problem_error_bound(const struct problem *problem,
+                           double before,
+                           double abs_alpha_ab,
+                           double abs_rest)
+{
+    double error = dtype_accumulated_error(problem->input, problem->k, abs_alpha_ab, abs_rest);
+
+    if (isinf(before))
+        return 0;
+    return dtype_rounding_error(problem->output, activation_apply(problem->activation, before)) +
+           activation_error(problem->activation, before, error,
+                            dtype_accumulator_roundoff(problem->input));
+}
+
 static enum status check_types(const struct problem *problem, struct fault *ret_fault)
 {
     if (problem->input == DTYPE_INT32 || dtype_size(problem->input) == 0)
@@ -155,6 +177,23 @@ static enum status check_types(const struct problem *problem, struct fault *ret_
                          dtype_name(problem->output), dtype_name(problem->input),
                          dtype_name(dtype_default_output(problem->input)),
                          dtype_size(problem->input) == 2 ? ", fp32" : "");
+    return STATUS_OK;
+}
+
+static enum status check_epilogue(const struct problem *problem, struct fault *ret_fault)
+{
+    if ((unsigned)problem->bias >= BIAS_COUNT)
+        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "bias",
+                         "the kind of bias is %d; allowed: 0 for none, 1 per row, 2 per column",
+                         (int)problem->bias);
+    if ((unsigned)problem->activation >= ACTIVATION_COUNT)
+        return fault_set(ret_fault, STATUS_INVALID_ARGUMENT, "activation",
+                         "activation is %d; allowed are those of none, relu, gelu, gelu_tanh, silu",
+                         (int)problem->activation);
+    if (!activation_is_valid(problem->activation, problem->output))
+        return fault_set(ret_fault, STATUS_UNSUPPORTED, "activation",
+                         "activation %s does not exist for %s results; allowed: none, relu",
+                         activation_name(problem->activation), dtype_name(problem->output));
     return STATUS_OK;
 }
 
@@ -275,7 +314,7 @@ static enum status
 check_operand(const struct problem *row_major, bool column_major, int i, struct fault *ret_fault)
 {
     static const enum operand_role swapped[OPERAND_COUNT] = {OPERAND_B, OPERAND_A, OPERAND_C,
-                                                             OPERAND_D};
+                                                             OPERAND_BIAS, OPERAND_D};
     struct view view = {
         .problem = row_major,
         .role = column_major ? swapped[i] : (enum operand_role)i,
@@ -284,6 +323,8 @@ check_operand(const struct problem *row_major, bool column_major, int i, struct 
     };
     enum status status;
 
+    if (view.role == OPERAND_BIAS && row_major->bias == BIAS_NONE)
+        return STATUS_OK;
     status = check_leading_dimension(&view, ret_fault);
     if (status == STATUS_OK)
         status = check_stride(&view, ret_fault);
@@ -298,6 +339,8 @@ enum status problem_check(const struct problem *problem, bool column_major, stru
     enum status status;
 
     status = check_types(problem, ret_fault);
+    if (status == STATUS_OK)
+        status = check_epilogue(problem, ret_fault);
     if (status == STATUS_OK)
         status = check_sizes(problem, ret_fault);
     if (status == STATUS_OK)

@@ -1,7 +1,7 @@
 /*
  * The product a request asks for, by value and without memory: shapes, types, layout and scalars.
  *
- *   D = alpha * op(A) @ op(B) + beta * C        for each of `batch` problems
+ *   D = act(alpha * op(A) @ op(B) + beta * C + bias)        for each of `batch` problems
  *
  * op(A) is m x k, op(B) is k x n, C and D are m x n. Matrices are row-major: without transposition
  * A is stored m x k with leading dimension lda (elements from one row to the next); with trans_a
@@ -9,10 +9,16 @@
  * reuses one input for all. BLAS rules: beta = 0 never reads C, alpha = 0 or k = 0 never reads A
  * and B, m = 0 or n = 0 or batch = 0 is success and touches nothing.
  *
- * int8 inputs give int32 results modulo 2^32; alpha and beta are then integers.
+ * The bias is one value for each row of D (m of them) or for each column (n), side by side, in D's
+ * type: that of a layer whose result is D, and what adding it to D afterwards would take. It counts
+ * as an operand of one row. Bias and activation apply whatever alpha, beta and k are.
+ *
+ * int8 inputs give int32 results modulo 2^32; alpha and beta are then integers, and the activation
+ * is none or relu.
  */
 #pragma once
 
+#include "activation.h"
 #include "dtype.h"
 #include "status.h"
 #include "std.h"
@@ -21,8 +27,16 @@ enum operand_role {
     OPERAND_A,
     OPERAND_B,
     OPERAND_C,
-    OPERAND_D,
+    OPERAND_BIAS,
+    OPERAND_D, /* the last: those before it are read */
     OPERAND_COUNT,
+};
+
+enum bias {
+    BIAS_NONE = 0,
+    BIAS_PER_ROW = 1,
+    BIAS_PER_COLUMN = 2,
+    BIAS_COUNT,
 };
 
 /* "not given": the leading dimension is the row length, the batch stride is one whole operand. */
@@ -35,17 +49,20 @@ struct problem_operand {
 
 struct problem {
     enum dtype input;  /* of A and B */
-    enum dtype output; /* of C and D */
+    enum dtype output; /* of C, the bias and D */
+    enum bias bias;
+    enum activation activation;
     int64_t m, n, k, batch;
     bool trans_a, trans_b;
     double alpha, beta;
     struct problem_operand operand[OPERAND_COUNT];
 };
 
-const char *operand_name(enum operand_role role); /* "a", "b", "c", "d": the wire names */
+const char *operand_name(enum operand_role role); /* "a", "b", "c", "bias", "d": wire names */
 
 /* The row-major problem with the same memory as a column-major one: D^T = op(B)^T op(A)^T, so A
- * and B, m and n, trans_a and trans_b swap. The caller swaps what it keeps beside (buffers). */
+ * and B, m and n, trans_a and trans_b, rows and columns of the bias swap. The caller swaps what it
+ * keeps beside (buffers). */
 void problem_from_column_major(struct problem *problem);
 
 /* Replaces PROBLEM_DEFAULT in leading dimensions and strides, by row-major rules: a column-major
@@ -72,6 +89,13 @@ bool problem_reads(const struct problem *problem, enum operand_role role); /* by
 int64_t problem_rows(const struct problem *problem, enum operand_role role);
 int64_t problem_columns(const struct problem *problem, enum operand_role role);
 uint64_t problem_span(const struct problem *problem, enum operand_role role);
+
+/* How far an element of D may be from act(before): dtype_error_bound(), through the activation.
+ * `abs_rest`: |beta C| + |bias|. 0 of what is infinite: its function has one value. */
+double problem_error_bound(const struct problem *problem,
+                           double before,
+                           double abs_alpha_ab,
+                           double abs_rest);
 
 /* Operations, 2 m n k batch, as a double: it may exceed 2^64. */
 double problem_flop(const struct problem *problem);

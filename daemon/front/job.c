@@ -1,5 +1,7 @@
 #include "job.h"
 
+#include "../link/link_job.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -68,8 +70,11 @@ static bool touches(const struct job *a, enum operand_role in_a, const struct jo
 
 bool job_reads_from(const struct job *job, const struct job *writer)
 {
-    return touches(writer, OPERAND_D, job, OPERAND_A) ||
-           touches(writer, OPERAND_D, job, OPERAND_B) || touches(writer, OPERAND_D, job, OPERAND_C);
+    for (size_t role = 0; role < OPERAND_D; role++) {
+        if (touches(writer, OPERAND_D, job, role))
+            return true;
+    }
+    return false;
 }
 
 bool job_conflicts(const struct job *a, const struct job *b)
@@ -136,9 +141,8 @@ static uint64_t address(const struct job *job, enum operand_role role)
 static uint32_t host_flags(const struct job *job)
 {
     static const uint32_t flags[OPERAND_COUNT] = {
-        [OPERAND_A] = GEMMD_JOB_HOST_A,
-        [OPERAND_B] = GEMMD_JOB_HOST_B,
-        [OPERAND_C] = GEMMD_JOB_HOST_C,
+        [OPERAND_A] = GEMMD_JOB_HOST_A, [OPERAND_B] = GEMMD_JOB_HOST_B,
+        [OPERAND_C] = GEMMD_JOB_HOST_C, [OPERAND_BIAS] = GEMMD_JOB_HOST_BIAS,
         [OPERAND_D] = GEMMD_JOB_HOST_D,
     };
     uint32_t result = 0;
@@ -152,46 +156,17 @@ static uint32_t host_flags(const struct job *job)
     return result;
 }
 
-/* Of what is not touched a client may have said anything; whoever computes with it would overflow.
- */
-static const struct problem_operand *layout(const struct job *job, enum operand_role role)
-{
-    static const struct problem_operand none = {0};
-
-    return job->operand[role].is_used ? &job->problem.operand[role] : &none;
-}
-
 static void product_command(const struct job *job, struct gemmd_job *ret_gemm)
 {
-    const struct problem *p = &job->problem;
+    uint64_t at[OPERAND_COUNT];
 
-    *ret_gemm = (struct gemmd_job){
-        .a = address(job, OPERAND_A),
-        .b = address(job, OPERAND_B),
-        .c = address(job, OPERAND_C),
-        .d = address(job, OPERAND_D),
-        .m = p->m,
-        .n = p->n,
-        .k = p->k,
-        .batch = p->batch,
-        .lda = layout(job, OPERAND_A)->ld,
-        .ldb = layout(job, OPERAND_B)->ld,
-        .ldc = layout(job, OPERAND_C)->ld,
-        .ldd = layout(job, OPERAND_D)->ld,
-        .stride_a = layout(job, OPERAND_A)->stride,
-        .stride_b = layout(job, OPERAND_B)->stride,
-        .stride_c = layout(job, OPERAND_C)->stride,
-        .stride_d = layout(job, OPERAND_D)->stride,
-        .alpha = p->alpha,
-        .beta = p->beta,
-        .repeats = job->repeats,
-        .repeat_sets = job->repeat_sets,
-        .repeat_step = job->repeat_step,
-        .input = p->input,
-        .output = p->output,
-        .flags = host_flags(job) | (p->trans_a ? GEMMD_JOB_TRANS_A : 0u) |
-                 (p->trans_b ? GEMMD_JOB_TRANS_B : 0u),
-    };
+    for (enum operand_role role = OPERAND_A; role < OPERAND_COUNT; role++)
+        at[role] = address(job, role);
+    link_job_describe(&job->problem, at, ret_gemm);
+    ret_gemm->flags |= host_flags(job);
+    ret_gemm->repeats = job->repeats;
+    ret_gemm->repeat_sets = job->repeat_sets;
+    ret_gemm->repeat_step = job->repeat_step;
 }
 
 /* The last slice says "all the rest": should the kernel ever number more tiles than the plan
@@ -278,10 +253,13 @@ uint64_t job_estimate_class(const struct job *job)
 {
     const struct config *c = &job->config;
     const uint64_t parts[] = {
-        job->kind,   c->family,         c->arch,         c->input,     c->output,
-        c->trans_a,  c->trans_b,        c->tile_m,       c->tile_n,    c->tile_k,
-        c->stages,   c->cluster_m,      c->cluster_n,    c->cluster_k, c->is_swapped,
-        c->schedule, (uint64_t)c->copy, host_flags(job), job->track,
+        job->kind,    c->family,         c->arch,
+        c->input,     c->output,         c->trans_a,
+        c->trans_b,   c->tile_m,         c->tile_n,
+        c->tile_k,    c->stages,         c->cluster_m,
+        c->cluster_n, c->cluster_k,      c->is_swapped,
+        c->schedule,  (uint64_t)c->copy, host_flags(job),
+        job->track,   job->problem.bias, job->problem.activation,
     };
     uint64_t hash = 14695981039346656037u;
     int octave;

@@ -19,12 +19,13 @@ static struct plans_question question_of(const struct problem *p, const uint64_t
 {
     struct plans_question question = {
         .words = {(int64_t)p->input | (int64_t)p->output << 8 | (int64_t)p->trans_a << 16 |
-                      (int64_t)p->trans_b << 17,
+                      (int64_t)p->trans_b << 17 | (int64_t)p->bias << 18 |
+                      (int64_t)p->activation << 20,
                   p->m, p->n, p->k, p->batch, bits_of(p->alpha), bits_of(p->beta)},
     };
     int64_t *word = &question.words[7];
 
-    static_assert(sizeof(*p) == 128, "a new field of a problem is a new word of the question");
+    static_assert(sizeof(*p) == 152, "a new field of a problem is a new word of the question");
     static_assert(ARRAY_SIZE(question.words) == 7 + 3 * OPERAND_COUNT, "every word is filled");
     for (size_t i = 0; i < OPERAND_COUNT; i++) {
         *word++ = p->operand[i].ld;

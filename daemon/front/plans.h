@@ -15,7 +15,7 @@
 
 /* All that plan_choose() may look at, but the device. */
 struct plans_question {
-    int64_t words[19];
+    int64_t words[22];
 };
 
 struct plans_entry {

@@ -17,9 +17,10 @@
 #define ROW_ALIGNMENT  16  /* bytes, what CONFIG_COPY_V16 and CONFIG_COPY_TMA ask for */
 #define REPACK_PADDING 128 /* bytes that a repacked row has more, at most */
 
-static bool operand_is_used(const struct problem *problem, enum operand_role role)
+/* Whose rows are copied in chunks; a bias is read by elements. */
+static bool operand_has_rows(const struct problem *problem, enum operand_role role)
 {
-    return role == OPERAND_D || problem_reads(problem, role);
+    return role == OPERAND_D || (role != OPERAND_BIAS && problem_reads(problem, role));
 }
 
 /* Modulo 2^64 is enough: the alignment is a power of two. */
@@ -45,7 +46,7 @@ static enum operand_role unaligned_operand(const struct problem *problem,
                                            uint32_t bytes)
 {
     for (enum operand_role role = OPERAND_A; role < OPERAND_COUNT; role++)
-        if (operand_is_used(problem, role) &&
+        if (operand_has_rows(problem, role) &&
             !operand_is_aligned(problem, role, address[role], bytes))
             return role;
     return OPERAND_COUNT;

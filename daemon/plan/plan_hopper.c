@@ -60,6 +60,8 @@ bool plan_hopper_can(const struct problem *problem)
     int64_t most = EXTENT_MAX - 1024;
     double smallest_tiles = divide_up(problem->m, 64) * divide_up(problem->n, 64);
 
+    if (problem->bias != BIAS_NONE || problem->activation != ACTIVATION_NONE)
+        return false;
     return problem->m < most && problem->n < most && problem->k < most && problem->batch < most &&
            smallest_tiles * (double)problem->batch < UNITS_MAX && strides_fit(problem);
 }

@@ -6,7 +6,8 @@
 #include "plan.h"
 
 /* Whether tensor copies can move every operand of a problem whose rows start on 16 bytes: sizes
- * that a tensor map can hold, and a number of tiles that the kernels count in 32 bits. */
+ * that a tensor map can hold, and a number of tiles that the kernels count in 32 bits. Bias and
+ * activation are the portable family's so far. */
 bool plan_hopper_can(const struct problem *problem);
 /* Predicted times of `problem` with a hopper configuration: fills everything but the reason. */
 void plan_hopper_predict(const struct problem *problem,

@@ -28,6 +28,13 @@ add_matrix(struct accesses *accesses, const struct matrix *m, int64_t batch, boo
     add(accesses, m->address, (uint64_t)elements * dtype_size((enum dtype)m->dtype), is_write);
 }
 
+static int64_t bias_length(const struct gemmd_job *job)
+{
+    if (job->flags & GEMMD_JOB_BIAS_PER_ROW)
+        return job->m;
+    return job->flags & GEMMD_JOB_BIAS_PER_COLUMN ? job->n : 0;
+}
+
 static void add_product(struct accesses *accesses, const struct gemmd_job *job)
 {
     bool trans_a = job->flags & GEMMD_JOB_TRANS_A, trans_b = job->flags & GEMMD_JOB_TRANS_B;
@@ -50,8 +57,15 @@ static void add_product(struct accesses *accesses, const struct gemmd_job *job)
                          .stride = job->stride_d,
                          .dtype = job->output};
 
+    const struct matrix bias = {.address = job->bias,
+                                .rows = job->m && job->n ? 1 : 0,
+                                .columns = bias_length(job),
+                                .stride = job->stride_bias,
+                                .dtype = job->output};
+
     if (job->batch == 0)
         return;
+    add_matrix(accesses, &bias, job->batch, false);
     add_matrix(accesses, &a, job->batch, false);
     add_matrix(accesses, &b, job->batch, false);
     add_matrix(accesses, &out, job->batch, true);

@@ -10,7 +10,7 @@
 #include "../../kernels_src/abi/ring.h"
 #include "../core/std.h"
 
-#define ACCESSES_MAX 4 /* A, B, C, D */
+#define ACCESSES_MAX 5 /* A, B, C, the bias, D */
 
 struct access {
     uint64_t begin, end; /* bytes [begin, end) */

@@ -2,7 +2,8 @@
  * Two ways to a product.
  *
  * In place: fp32 and fp64 operands that cblas can read where they lie. D = beta * C is written
- * first and the product is added to it, so that no library's idea of beta = 0 matters.
+ * first and the product is added to it, so that no library's idea of beta = 0 matters. Bias and
+ * activation, where there are any, go over D afterwards.
  *
  * Packed: everything else (16-bit types, int8, rows further apart than an int, addresses that are
  * no multiple of the element, scalars outside float's range). Blocks of A and B are converted into
@@ -14,7 +15,7 @@
  */
 #include "cpu_gemm.h"
 
-#include "../core/dtype.h"
+#include "../core/problem.h"
 #include <float.h>
 #include <limits.h>
 #include <math.h>
@@ -42,6 +43,9 @@ struct product {
     struct matrix a, b, c, d;
     int64_t m, n, k;
     double alpha, beta;
+    enum bias bias_kind;
+    struct matrix bias; /* one row */
+    enum activation activation;
     bool reads_product; /* alpha and k are not 0 */
     bool sums_doubles;  /* the work type of the packed way */
 };
@@ -83,6 +87,21 @@ static char *element(const struct matrix *matrix, int64_t row, int64_t column)
 static int trans_of(const struct matrix *matrix)
 {
     return matrix->is_transposed ? BLAS_TRANSPOSED : BLAS_PLAIN;
+}
+
+/* --- bias and activation --------------------------------------------------------------------- */
+
+static bool has_epilogue(const struct product *p)
+{
+    return p->bias_kind != BIAS_NONE || p->activation != ACTIVATION_NONE;
+}
+
+static double bias_of(const struct product *p, int64_t row, int64_t column)
+{
+    if (p->bias_kind == BIAS_NONE)
+        return 0;
+    return dtype_load(p->bias.dtype, p->bias.base,
+                      (size_t)(p->bias_kind == BIAS_PER_ROW ? row : column));
 }
 
 /* --- in place -------------------------------------------------------------------------------- */
@@ -137,6 +156,20 @@ static void add_in_place(const struct product *p, const struct blas *blas)
                 at.depths = MIN(IN_PLACE_STEP, p->k - at.depth);
                 add_block_in_place(p, blas, &at);
             }
+        }
+    }
+}
+
+/* D is of the type of the sums here: nothing was rounded yet. */
+static void finish_in_place(const struct product *p)
+{
+    for (int64_t i = 0; i < p->m; i++) {
+        for (int64_t j = 0; j < p->n; j++) {
+            char *d = element(&p->d, i, j);
+
+            dtype_store(
+                p->d.dtype, d, 0,
+                activation_apply(p->activation, dtype_load(p->d.dtype, d, 0) + bias_of(p, i, j)));
         }
     }
 }
@@ -228,23 +261,34 @@ static double scaled_c(const struct product *p, int64_t row, int64_t column)
 }
 
 /* All of it modulo 2^32, where a product of doubles would lose the low bits. */
-static uint32_t integer_result(const struct product *p, double sum, double c)
+static uint32_t integer_result(const struct product *p, double sum, double c, double bias)
 {
     const uint32_t alpha = (uint32_t)(int64_t)p->alpha, beta = (uint32_t)(int64_t)p->beta;
+    const uint32_t result =
+        alpha * (uint32_t)(int64_t)sum + beta * (uint32_t)(int64_t)c + (uint32_t)(int64_t)bias;
 
-    return alpha * (uint32_t)(int64_t)sum + beta * (uint32_t)(int64_t)c;
+    return p->activation == ACTIVATION_RELU && (int32_t)result < 0 ? 0 : result;
 }
 
 static void store_integer(const struct product *p, int64_t row, int64_t column, double sum)
 {
     const double c = p->beta == 0 ? 0 : dtype_load(p->c.dtype, element(&p->c, row, column), 0);
-    const uint32_t result = integer_result(p, sum, c);
+    const uint32_t result = integer_result(p, sum, c, bias_of(p, row, column));
 
     memcpy(element(&p->d, row, column), &result, sizeof(result));
 }
 
-/* D = alpha * sum + beta * C for one block. Each element of C is read before that of D is written,
- * so D may be C. */
+/* One element of D, where `product` is alpha times the sum. */
+static void store_element(const struct product *p, int64_t row, int64_t column, double product)
+{
+    const double before = product + scaled_c(p, row, column) + bias_of(p, row, column);
+
+    dtype_store(p->d.dtype, element(&p->d, row, column), 0,
+                activation_apply(p->activation, before));
+}
+
+/* D = act(alpha * sum + beta * C + bias) for one block. Each element of C is read before that of D
+ * is written, so D may be C. */
 static void finish_block(const struct product *p, const struct block *at, const void *sums)
 {
     for (int64_t i = 0; i < at->rows; i++) {
@@ -257,8 +301,7 @@ static void finish_block(const struct product *p, const struct block *at, const 
             if (p->a.dtype == DTYPE_INT8)
                 store_integer(p, row, column, sum);
             else
-                dtype_store(p->d.dtype, element(&p->d, row, column), 0,
-                            p->alpha * sum + scaled_c(p, row, column));
+                store_element(p, row, column, p->alpha * sum);
         }
     }
 }
@@ -309,6 +352,19 @@ static enum status multiply_packed(struct cpu_gemm *gemm, const struct product *
 
 /* --- one product ----------------------------------------------------------------------------- */
 
+/* D without a product. */
+static void write_without_product(const struct product *p)
+{
+    for (int64_t i = 0; i < p->m; i++) {
+        for (int64_t j = 0; j < p->n; j++) {
+            if (p->a.dtype == DTYPE_INT8)
+                store_integer(p, i, j, 0);
+            else
+                store_element(p, i, j, 0);
+        }
+    }
+}
+
 /* D = beta * C, or zeros. */
 static void write_scaled_c(const struct product *p)
 {
@@ -334,10 +390,16 @@ static enum status product_run(struct cpu_gemm *gemm, const struct product *p)
 
     if (p->reads_product && !in_place)
         return multiply_packed(gemm, p);
+    if (!p->reads_product && has_epilogue(p)) {
+        write_without_product(p);
+        return STATUS_OK;
+    }
 
     write_scaled_c(p);
     if (p->reads_product)
         add_in_place(p, gemm->blas);
+    if (has_epilogue(p))
+        finish_in_place(p);
     return STATUS_OK;
 }
 
@@ -353,6 +415,13 @@ matrix_of(gemmd_u64 address, gemmd_i64 ld, uint64_t offset, enum dtype dtype, bo
     };
 }
 
+static enum bias bias_kind_of(const struct gemmd_job *job)
+{
+    if (job->flags & GEMMD_JOB_BIAS_PER_ROW)
+        return BIAS_PER_ROW;
+    return job->flags & GEMMD_JOB_BIAS_PER_COLUMN ? BIAS_PER_COLUMN : BIAS_NONE;
+}
+
 static struct product product_of(const struct gemmd_job *job, int64_t item, const struct blas *blas)
 {
     const enum dtype input = (enum dtype)job->input, output = (enum dtype)job->output;
@@ -363,6 +432,9 @@ static struct product product_of(const struct gemmd_job *job, int64_t item, cons
         .b = matrix_of(job->b, job->ldb, (uint64_t)item * (uint64_t)job->stride_b, input, trans_b),
         .c = matrix_of(job->c, job->ldc, (uint64_t)item * (uint64_t)job->stride_c, output, false),
         .d = matrix_of(job->d, job->ldd, (uint64_t)item * (uint64_t)job->stride_d, output, false),
+        .bias_kind = bias_kind_of(job),
+        .bias = matrix_of(job->bias, 0, (uint64_t)item * (uint64_t)job->stride_bias, output, false),
+        .activation = (enum activation)job->activation,
         .m = job->m,
         .n = job->n,
         .k = job->k,
@@ -378,6 +450,7 @@ enum status cpu_gemm_run(struct cpu_gemm *gemm, const struct gemmd_job *job)
     enum status status = STATUS_OK;
 
     if (!dtype_pair_is_valid((enum dtype)job->input, (enum dtype)job->output) ||
+        !activation_is_valid((enum activation)job->activation, (enum dtype)job->output) ||
         job->tile_count != 0)
         return STATUS_UNSUPPORTED;
     if (job->m <= 0 || job->n <= 0)

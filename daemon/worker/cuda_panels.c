@@ -1,13 +1,15 @@
 #include "cuda_panels.h"
 #include "../core/error.h"
 #include "../core/log.h"
+#include "cuda_bias.h"
 #include "cuda_box.h"
 #include "cuda_launch.h"
 
 #include <inttypes.h>
 
 #define HOST_FLAGS                                                                                 \
-    ((uint32_t)(GEMMD_JOB_HOST_A | GEMMD_JOB_HOST_B | GEMMD_JOB_HOST_C | GEMMD_JOB_HOST_D))
+    ((uint32_t)(GEMMD_JOB_HOST_A | GEMMD_JOB_HOST_B | GEMMD_JOB_HOST_C | GEMMD_JOB_HOST_D |        \
+                GEMMD_JOB_HOST_BIAS))
 
 /* Less than this is not worth trying when the device's memory is short. */
 #define SCRATCH_LEAST (4u << 20)
@@ -207,6 +209,11 @@ static void aim_block(const struct cuda_panels *panels,
     }
 }
 
+static CUdeviceptr bias_copy(const struct cuda_panels *panels)
+{
+    return panels->scratch + panels->plan.size;
+}
+
 static struct gemmd_job step_job(const struct cuda_panels *panels, const struct panel_step *step)
 {
     const struct gemmd_job *whole = &current(panels)->job;
@@ -219,6 +226,7 @@ static struct gemmd_job step_job(const struct cuda_panels *panels, const struct 
     job.flags &= ~HOST_FLAGS;
     aim_input(panels, step, 0, &job);
     aim_input(panels, step, 1, &job);
+    cuda_bias_aim(whole, bias_copy(panels), step, &job);
     aim_block(panels, step, is_staged(whole, GEMMD_JOB_HOST_D), &job.d, &job.ldd, &job.stride_d);
     if (job.beta == 0)
         job.c = 0;
@@ -237,6 +245,11 @@ copy_in(struct cuda_panels *panels, const struct panel_step *step, struct fault 
     bool has_c = is_staged(&current(panels)->job, GEMMD_JOB_HOST_C);
     int r = 0;
 
+    if (step->number == 0 && cuda_bias_size(&current(panels)->job) > 0) {
+        struct cuda_box box = cuda_bias_box(&current(panels)->job, bias_copy(panels));
+
+        r = cuda_box_copy(panels->driver, stream, CUDA_BOX_TO_DEVICE, &box, ret_fault);
+    }
     for (int i = 0; i < step->loads && !r; i++) {
         struct cuda_box box = panel_box(panels, step, &step->load[i]);
 
@@ -339,9 +352,11 @@ static int make_plan(struct cuda_panels *panels, struct fault *ret_fault)
     do {
         if (r && panel_plan_init(&panels->plan, job, &limits) != 0)
             return r;
-        r = panels->plan.size ? cu_try(panels->driver, ret_fault, MemAllocAsync, &scratch,
-                                       panels->plan.size, panels->in->stream)
-                              : 0;
+        uint64_t size = panels->plan.size + cuda_bias_size(job);
+
+        r = size ? cu_try(panels->driver, ret_fault, MemAllocAsync, &scratch, size,
+                          panels->in->stream)
+                 : 0;
         limits.scratch = panels->plan.size / 2;
     } while (r > 0 && ret_fault->status == STATUS_OUT_OF_MEMORY && limits.scratch >= SCRATCH_LEAST);
     if (!r)

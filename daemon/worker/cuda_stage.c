@@ -13,6 +13,8 @@ struct view {
     bool is_used;     /* read or written, by the BLAS rules */
 };
 
+static const uint32_t with_bias = GEMMD_JOB_BIAS_PER_ROW | GEMMD_JOB_BIAS_PER_COLUMN;
+
 static struct view view_of(const struct gemmd_job *job, enum operand_role role)
 {
     bool is_empty = job->m == 0 || job->n == 0 || job->batch == 0;
@@ -50,6 +52,15 @@ static struct view view_of(const struct gemmd_job *job, enum operand_role role)
                              .stride = job->stride_c,
                              .element = out,
                              .is_used = !is_empty && job->beta != 0.0};
+    case OPERAND_BIAS:
+        return (struct view){.address = job->bias,
+                             .host_flag = GEMMD_JOB_HOST_BIAS,
+                             .rows = 1,
+                             .columns = job->flags & GEMMD_JOB_BIAS_PER_ROW ? job->m : job->n,
+                             .ld = job->flags & GEMMD_JOB_BIAS_PER_ROW ? job->m : job->n,
+                             .stride = job->stride_bias,
+                             .element = out,
+                             .is_used = !is_empty && (job->flags & with_bias)};
     default:
         return (struct view){.address = job->d,
                              .host_flag = GEMMD_JOB_HOST_D,
@@ -168,6 +179,7 @@ void cuda_stage_place(struct cuda_stage *stage, CUdeviceptr base, struct gemmd_j
     uint32_t in = (uint32_t)dtype_size((enum dtype)job->input);
     uint32_t out = (uint32_t)dtype_size((enum dtype)job->output);
     struct cuda_stage_operand *operands = stage->operands;
+    int64_t ld_bias; /* one row has no use for it */
 
     const struct cuda_stage_operand *c = &operands[stage->is_in_place ? OPERAND_D : OPERAND_C];
 
@@ -179,6 +191,8 @@ void cuda_stage_place(struct cuda_stage *stage, CUdeviceptr base, struct gemmd_j
         rewrite(&operands[OPERAND_B], in, &job->b, &job->ldb, &job->stride_b);
     if (job->flags & GEMMD_JOB_HOST_C)
         rewrite(c, out, &job->c, &job->ldc, &job->stride_c);
+    if (job->flags & GEMMD_JOB_HOST_BIAS)
+        rewrite(&operands[OPERAND_BIAS], out, &job->bias, &ld_bias, &job->stride_bias);
     if (job->flags & GEMMD_JOB_HOST_D)
         rewrite(&operands[OPERAND_D], out, &job->d, &job->ldd, &job->stride_d);
     job->flags &= ~CUDA_STAGE_HOST_FLAGS;

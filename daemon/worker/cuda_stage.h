@@ -15,7 +15,8 @@
 #include "cuda_box.h"
 
 #define CUDA_STAGE_HOST_FLAGS                                                                      \
-    ((uint32_t)(GEMMD_JOB_HOST_A | GEMMD_JOB_HOST_B | GEMMD_JOB_HOST_C | GEMMD_JOB_HOST_D))
+    ((uint32_t)(GEMMD_JOB_HOST_A | GEMMD_JOB_HOST_B | GEMMD_JOB_HOST_C | GEMMD_JOB_HOST_D |        \
+                GEMMD_JOB_HOST_BIAS))
 
 struct cuda_stage_operand {
     struct cuda_box box; /* .device is an offset until cuda_stage_place() */

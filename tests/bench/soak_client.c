@@ -224,7 +224,8 @@ static gemmd_status fetch(const struct slot *slot)
 static void judge(struct soak_client *c, const struct slot *slot)
 {
     const struct problem *p = &slot->what->problem;
-    struct reference_operands operands = {slot->a, slot->b, slot->c, slot->result};
+    struct reference_operands operands = {
+        .a = slot->a, .b = slot->b, .c = slot->c, .d = slot->result};
     struct reference_report report;
     char text[160];
 

@@ -235,7 +235,8 @@ Test(memory, offsets_near_the_top_do_not_wrap_in_transfers)
 
 Test(memory, offsets_near_the_top_do_not_wrap_in_products)
 {
-    static const char *const arguments[] = {"a.offset", "b.offset", "c.offset", "d.offset"};
+    static const char *const arguments[] = {"a.offset", "b.offset", "c.offset", "bias.offset",
+                                            "d.offset"};
     uint64_t buffer = create(4096);
 
     for (int wrong = 0; wrong < OPERAND_COUNT; wrong++) {
@@ -243,6 +244,7 @@ Test(memory, offsets_near_the_top_do_not_wrap_in_products)
             struct request product = raw_product(5, 1, 1, 1);
 
             product.body.gemm.problem.beta = 1;
+            product.body.gemm.problem.bias = BIAS_PER_ROW;
             for (int role = 0; role < OPERAND_COUNT; role++)
                 product.body.gemm.operand[role] =
                     (struct request_operand){.kind = OPERAND_BUFFER,
@@ -262,6 +264,7 @@ static struct raw_reply product_at(uint64_t buffer, const uint64_t at[OPERAND_CO
 
     product.body.gemm.column_major = column;
     product.body.gemm.problem.beta = 1;
+    product.body.gemm.problem.bias = BIAS_PER_ROW;
     for (int role = 0; role < OPERAND_COUNT; role++)
         product.body.gemm.operand[role] = (struct request_operand){
             .kind = OPERAND_BUFFER, .buffer = buffer, .offset = 4 * at[role]};
@@ -270,22 +273,26 @@ static struct raw_reply product_at(uint64_t buffer, const uint64_t at[OPERAND_CO
 
 Test(memory, d_over_an_input_is_refused_and_the_input_named)
 {
-    enum { E = 16 * 16 };
+    enum { E = 16 * 16, BIAS = 7 * E };
 
     static const struct {
         uint64_t at[OPERAND_COUNT];
         const char *names; /* NULL: allowed */
     } cases[] = {
-        {{0, E, 2 * E, 3 * E}, NULL},
-        {{0, 0, E, 2 * E}, NULL},                 /* inputs may overlap each other */
-        {{0, E, 2 * E, 2 * E}, NULL},             /* d in c's place */
-        {{0, E, 2 * E, 0}, "overlaps a"},         /* d is a */
-        {{0, E, 2 * E, E}, "overlaps b"},         /* d is b */
-        {{0, 3 * E, 5 * E, 1}, "overlaps a"},     /* by all but one element */
-        {{0, 2 * E, 4 * E, E - 1}, "overlaps a"}, /* by one element */
-        {{2 * E, 0, 4 * E, E + 1}, "overlaps a"}, /* by one at its other end */
-        {{0, E, 2 * E, 2 * E + 1}, "overlaps c"},
-        {{0, E, 3 * E, 2 * E + 16}, "overlaps c"},
+        {{0, E, 2 * E, BIAS, 3 * E}, NULL},
+        {{0, 0, E, BIAS, 2 * E}, NULL},                 /* inputs may overlap each other */
+        {{0, E, 2 * E, BIAS, 2 * E}, NULL},             /* d in c's place */
+        {{0, E, 2 * E, BIAS, 0}, "overlaps a"},         /* d is a */
+        {{0, E, 2 * E, BIAS, E}, "overlaps b"},         /* d is b */
+        {{0, 3 * E, 5 * E, BIAS, 1}, "overlaps a"},     /* by all but one element */
+        {{0, 2 * E, 4 * E, BIAS, E - 1}, "overlaps a"}, /* by one element */
+        {{2 * E, 0, 4 * E, BIAS, E + 1}, "overlaps a"}, /* by one at its other end */
+        {{0, E, 2 * E, BIAS, 2 * E + 1}, "overlaps c"},
+        {{0, E, 3 * E, BIAS, 2 * E + 16}, "overlaps c"},
+        {{0, E, 2 * E, 0, 3 * E}, NULL},
+        {{0, E, 2 * E, 3 * E, 3 * E}, "overlaps bias"},
+        {{0, E, 2 * E, 4 * E - 1, 3 * E}, "overlaps bias"}, /* its first is d's last */
+        {{0, E, 2 * E, 4 * E, 3 * E}, NULL},
     };
 
     uint64_t buffer = create(8 * E * 4);

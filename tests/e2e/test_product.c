@@ -118,9 +118,97 @@ Test(product, scales_c_alone_when_k_or_alpha_is_zero)
     }
 }
 
+Test(product, takes_a_bias_on_either_axis_from_every_kind_of_memory)
+{
+    for (size_t t = 0; t < ARRAY_SIZE(types); t++) {
+        for (int bits = 0; bits < 2 * PLACE_COUNT; bits++) {
+            struct product_case p = sized(33, 18, 29);
+
+            p.input = types[t].input;
+            p.output = types[t].output;
+            p.bias = bits & 1 ? BIAS_PER_ROW : BIAS_PER_COLUMN;
+            p.column_major = t & 1;
+            p.batch = 2;
+            p.has_bias_once = bits & 1;
+            p.beta = bits & 2 ? 1 : 0;
+            p.place = bits / 2;
+            product_check(connection, &p);
+        }
+    }
+}
+
+Test(product, applies_every_activation_to_all_that_comes_before)
+{
+    for (size_t t = 0; t < ARRAY_SIZE(types); t++) {
+        for (enum activation a = ACTIVATION_RELU; a < ACTIVATION_COUNT; a++) {
+            struct product_case p = sized(21, 40, a == ACTIVATION_SILU ? 0 : 13);
+
+            p.input = types[t].input;
+            p.output = types[t].output;
+            p.activation = a;
+            p.bias = a & 1 ? BIAS_PER_ROW : BIAS_NONE;
+            p.beta = 1;
+            p.alpha = 3;
+            p.place = a % PLACE_COUNT;
+            if (types[t].input != DTYPE_INT8 || a == ACTIVATION_RELU)
+                product_check(connection, &p);
+        }
+    }
+}
+
+Test(product, travels_with_its_bias_through_staging_when_it_is_large)
+{
+    struct product_case p = sized(300, 500, 100);
+
+    p.bias = BIAS_PER_COLUMN;
+    p.activation = ACTIVATION_GELU;
+    product_check(connection, &p);
+}
+
+/* A layer's bias that the job before it makes. */
+Test(product, waits_for_the_job_that_writes_its_bias)
+{
+    enum { N = 64 };
+
+    gemmd_buffer *bias = NULL, *d = NULL;
+    gemmd_product first = GEMMD_PRODUCT_INIT, second = GEMMD_PRODUCT_INIT;
+    float a[N], b[N], out[N];
+    gemmd_job jobs[2];
+
+    for (int i = 0; i < N; i++)
+        a[i] = b[i] = (float)i;
+    cr_assert_eq(gemmd_buffer_create(connection, GEMMD_DEVICE, sizeof(a), NULL, 0, &bias),
+                 GEMMD_OK);
+    cr_assert_eq(gemmd_buffer_create(connection, GEMMD_DEVICE, sizeof(a), NULL, 0, &d), GEMMD_OK);
+    first.input = second.input = GEMMD_FP32;
+    first.m = 1;
+    first.n = N;
+    first.k = 1;
+    first.a.data = (float[]){2};
+    first.b.data = b;
+    first.d.buffer = bias;
+    second = first;
+    second.b.data = a;
+    second.bias.buffer = bias;
+    second.bias_kind = GEMMD_BIAS_PER_COLUMN;
+    second.d.buffer = d;
+    for (int round = 0; round < 20; round++) {
+        *(float *)first.a.data = (float)round;
+        cr_assert_eq(gemmd_submit(connection, &first, &jobs[0]), GEMMD_OK);
+        *(float *)first.a.data = 1;
+        cr_assert_eq(gemmd_submit(connection, &second, &jobs[1]), GEMMD_OK);
+        cr_assert_eq(gemmd_wait(connection, jobs[1], -1, NULL), GEMMD_OK);
+        cr_assert_eq(gemmd_wait(connection, jobs[0], -1, NULL), GEMMD_OK);
+        cr_assert_eq(gemmd_buffer_read(d, 0, out, sizeof(out)), GEMMD_OK);
+        cr_assert_eq(out[N - 1], (float)(round + 1) * (N - 1));
+    }
+    gemmd_buffer_free(bias);
+    gemmd_buffer_free(d);
+}
+
 Test(product, travels_through_staging_when_it_is_large)
 {
-    struct product_case p = sized(700, 600, 500);
+    struct product_case p = sized(700, 600, 50);
 
     product_check(connection, &p);
 }

@@ -1,7 +1,8 @@
 #include "kernel_cases.h"
 
 #include "../../client/reference.h"
-#include "../../daemon/plan/plan.h"
+#include "../../daemon/link/link_job.h"
+#include "../../daemon/plan/plan_hopper.h"
 #include "../../daemon/worker/backend.h"
 #include "../support/load_request.h"
 #include "compile_all.h"
@@ -29,6 +30,13 @@ enum trait {
     IN_PLACE = 1 << 5,
     NAN_IN_A = 1 << 6, /* one element */
     INF_IN_B = 1 << 7,
+    SHARED_BIAS = 1 << 8,
+    BIAS_ROWS = 1 << 9, /* one value per row */
+    BIAS_COLUMNS = 1 << 10,
+    RELU = 1 << 11,
+    GELU = 1 << 12, /* these three: relu where results are integers */
+    GELU_TANH = 1 << 13,
+    SILU = 1 << 14,
 };
 
 /* Beside the traits: elements by which all operands start late. */
@@ -93,6 +101,17 @@ static const struct shape shapes[] = {
     {200, 330, 1100, 40, ALIGNED, 1, 1},
     {1501, 1403, 37, 1, 0, 1, 0},
     {70, 130, 33, 150, 0, 1, 0},
+    /* bias and activation */
+    {65, 70, 40, 1, BIAS_COLUMNS, 1, 0},
+    {200, 264, 64, 1, ALIGNED | BIAS_COLUMNS | GELU, 1, 0},
+    {129, 257, 65, 3, ALIGNED | BIAS_ROWS | SHARED_BIAS | RELU, 2, 0},
+    {133, 147, 40, 2, PADDED | IN_PLACE | BIAS_ROWS | SILU, 2, 1},
+    {133, 147, 40, 2, ALIGNED | IN_PLACE | BIAS_COLUMNS | SILU, 2, 1},
+    {300, 208, 112, 1, ALIGNED | GELU_TANH, 1, -1},
+    {300, 208, 112, 1, ALIGNED | GELU, 20, 0},
+    {33, 47, 0, 2, ALIGNED | BIAS_ROWS | GELU, 1, 0},
+    {65, 70, 40, 1, ALIGNED | NAN_IN_A | INF_IN_B | RELU, 1, 0},
+    {2050, 2600, 72, 1, ALIGNED | BIAS_COLUMNS | RELU, 1, 0},
 };
 
 struct bench {
@@ -201,6 +220,24 @@ static enum dtype dtype_of(const struct problem *problem, enum operand_role role
     return role == OPERAND_A || role == OPERAND_B ? problem->input : problem->output;
 }
 
+static enum bias bias_of(unsigned traits)
+{
+    if (traits & BIAS_ROWS)
+        return BIAS_PER_ROW;
+    return traits & BIAS_COLUMNS ? BIAS_PER_COLUMN : BIAS_NONE;
+}
+
+static enum activation activation_of(unsigned traits)
+{
+    if (traits & GELU)
+        return ACTIVATION_GELU;
+    if (traits & GELU_TANH)
+        return ACTIVATION_GELU_TANH;
+    if (traits & SILU)
+        return ACTIVATION_SILU;
+    return traits & RELU ? ACTIVATION_RELU : ACTIVATION_NONE;
+}
+
 static void lay_out(struct sample *s)
 {
     const struct shape *shape = s->shape;
@@ -214,14 +251,19 @@ static void lay_out(struct sample *s)
                                   .trans_a = s->config->trans_a,
                                   .trans_b = s->config->trans_b,
                                   .alpha = shape->alpha,
-                                  .beta = shape->beta};
+                                  .beta = shape->beta,
+                                  .bias = bias_of(shape->traits),
+                                  .activation = activation_of(shape->traits)};
+    if (!activation_is_valid(s->problem.activation, s->problem.output))
+        s->problem.activation = ACTIVATION_RELU;
     for (int i = 0; i < OPERAND_COUNT; i++) {
         enum operand_role role = (enum operand_role)i;
         struct problem_operand *operand = &s->problem.operand[role];
         uint64_t element = dtype_size(dtype_of(&s->problem, role));
         int64_t columns = problem_columns(&s->problem, role);
         bool is_shared = (role == OPERAND_A && shape->traits & SHARED_A) ||
-                         (role == OPERAND_B && shape->traits & SHARED_B);
+                         (role == OPERAND_B && shape->traits & SHARED_B) ||
+                         (role == OPERAND_BIAS && shape->traits & SHARED_BIAS);
         bool is_padded = shape->traits & PADDED, is_aligned = shape->traits & ALIGNED;
         operand->ld = MAX(columns + (is_padded ? 5 : 0), 1);
         if (is_aligned)
@@ -284,36 +326,16 @@ static void fill(const struct sample *s)
 
 static struct gemmd_command command_of(const struct sample *s, uint64_t kernel, bool is_host)
 {
-    const struct problem *p = &s->problem;
-    uint64_t base = is_host ? bench.host_address : bench.device_address;
-    enum operand_role c = s->shape->traits & IN_PLACE ? OPERAND_D : OPERAND_C;
+    uint64_t base = is_host ? bench.host_address : bench.device_address, address[OPERAND_COUNT];
     struct gemmd_command command = {.kind = GEMMD_COMMAND_GEMM, .kernel = kernel};
-    command.body.gemm = (struct gemmd_job){
-        .a = p->k ? base + s->offset[OPERAND_A] : 0,
-        .b = p->k ? base + s->offset[OPERAND_B] : 0,
-        .c = p->beta != 0 ? base + s->offset[c] : 0,
-        .d = base + s->offset[OPERAND_D],
-        .m = p->m,
-        .n = p->n,
-        .k = p->k,
-        .batch = p->batch,
-        .lda = p->operand[OPERAND_A].ld,
-        .ldb = p->operand[OPERAND_B].ld,
-        .ldc = p->operand[OPERAND_C].ld,
-        .ldd = p->operand[OPERAND_D].ld,
-        .stride_a = p->operand[OPERAND_A].stride,
-        .stride_b = p->operand[OPERAND_B].stride,
-        .stride_c = p->operand[OPERAND_C].stride,
-        .stride_d = p->operand[OPERAND_D].stride,
-        .alpha = p->alpha,
-        .beta = p->beta,
-        .input = p->input,
-        .output = p->output,
-        .flags = (p->trans_a ? GEMMD_JOB_TRANS_A : 0u) | (p->trans_b ? GEMMD_JOB_TRANS_B : 0u),
-    };
+    for (int role = 0; role < OPERAND_COUNT; role++)
+        address[role] = base + s->offset[role];
+    if (s->shape->traits & IN_PLACE)
+        address[OPERAND_C] = address[OPERAND_D];
+    link_job_describe(&s->problem, address, &command.body.gemm);
     if (is_host)
-        command.body.gemm.flags |=
-            GEMMD_JOB_HOST_A | GEMMD_JOB_HOST_B | GEMMD_JOB_HOST_C | GEMMD_JOB_HOST_D;
+        command.body.gemm.flags |= GEMMD_JOB_HOST_A | GEMMD_JOB_HOST_B | GEMMD_JOB_HOST_C |
+                                   GEMMD_JOB_HOST_D | GEMMD_JOB_HOST_BIAS;
     return command;
 }
 
@@ -324,6 +346,7 @@ static void judge(const struct sample *s, char *ret_text, size_t size)
     struct reference_operands operands = {.a = bench.host + s->offset[OPERAND_A],
                                           .b = bench.host + s->offset[OPERAND_B],
                                           .c = bench.host + s->offset[OPERAND_C],
+                                          .bias = bench.host + s->offset[OPERAND_BIAS],
                                           .d = bench.host + s->offset[OPERAND_D]};
     cr_assert_eq(reference_check(&s->problem, &operands, MULTIPLICATIONS, &report), 0);
     ret_text[0] = 0;
@@ -354,6 +377,8 @@ try(const struct config *config, const struct shape *shape, uint64_t kernel, boo
     char text[512], name[CONFIG_TEXT_MAX];
     lay_out(&s);
     if (!takes_any_row(config) && !plan_rows_are_aligned(&s.problem, s.offset, 16))
+        return false;
+    if (config->family == CONFIG_HOPPER && !plan_hopper_can(&s.problem))
         return false;
 
     fill(&s);

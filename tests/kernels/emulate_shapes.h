@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "../../daemon/core/problem.h"
 #include "../../daemon/plan/config.h"
 
 #include <math.h>
@@ -16,7 +17,9 @@ struct shape {
     double alpha, beta;
     uint32_t ctas;
     int pad; /* of leading dimensions, in 16 bytes (V16) or elements */
-    bool in_place, one_a, one_b, specials, slices;
+    bool in_place, one_a, one_b, one_bias, specials, slices;
+    enum bias bias;
+    enum activation activation; /* of integers: relu, if any */
 };
 
 static const struct shape shapes[] = {
@@ -32,6 +35,13 @@ static const struct shape shapes[] = {
     {"slices", 2, 1, 1, 1, 0, 3, 2, 1, 0, 2, .pad = 0, .slices = true},
     {"bands", 17, 1, 2, 0, 0, 1, 1, 1, 2, 1, .pad = 0, .in_place = true, .slices = true},
     {"NaN and Inf", 1, 2, 1, 2, 2, 7, 1, 1, 0, 2, .pad = 1, .specials = true},
+    {"bias per column", 1, 3, 1, 5, 0, 9, 2, 1, 0, 2, .pad = 1, .bias = BIAS_PER_COLUMN},
+    {"bias per row, gelu, C", 1, 1, 1, -1, 0, 40, 2, 2, 1, 1, .pad = 1, .in_place = true,
+     .one_bias = true, .bias = BIAS_PER_ROW, .activation = ACTIVATION_GELU},
+    {"relu", 1, 2, 1, 2, 0, 7, 1, 1, 0, 2, .specials = true, .activation = ACTIVATION_RELU},
+    {"silu", 0, 33, 0, 40, 1, 0, 1, 8, 0, 1, .pad = 1, .activation = ACTIVATION_SILU},
+    {"k = 0, bias, gelu_tanh", 0, 17, 0, 33, 0, 0, 2, 1, 0, 1, .bias = BIAS_PER_COLUMN,
+     .activation = ACTIVATION_GELU_TANH},
 };
 
 /* Its kernels need rows that start on 16 bytes. */

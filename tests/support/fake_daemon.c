@@ -211,7 +211,7 @@ static void check_inline_sizes(const struct problem *row_major, const struct req
     for (int i = 0; i < OPERAND_D; i++) {
         enum operand_role role = (enum operand_role)i;
 
-        if (gemm->column_major && role != OPERAND_C)
+        if (gemm->column_major && role <= OPERAND_B)
             role = role == OPERAND_A ? OPERAND_B : OPERAND_A;
         if (gemm->operand[i].kind == OPERAND_INLINE)
             must(gemm->operand[i].size == problem_span(row_major, role), "size of inline data");

@@ -6,7 +6,7 @@
  * that it stands for; its own have one element, which are never fewer, and a last slice takes all
  * the rest.
  */
-#include "../../daemon/core/dtype.h"
+#include "../../daemon/core/activation.h"
 #include "../../kernels_src/abi/job.h"
 #include "fake_driver_state.h"
 
@@ -52,6 +52,16 @@ static bool is_in_slice(const struct gemmd_job *job, uint64_t tile)
            (job->tile_count == 0 || tile - job->first_tile < job->tile_count);
 }
 
+static double bias_of(const struct gemmd_job *job, int64_t item, int64_t row, int64_t column)
+{
+    const void *base = (const void *)(uintptr_t)job->bias;
+    bool is_per_row = job->flags & GEMMD_JOB_BIAS_PER_ROW;
+    if (!is_per_row && !(job->flags & GEMMD_JOB_BIAS_PER_COLUMN))
+        return 0;
+    return dtype_load((enum dtype)job->output, base,
+                      (size_t)(item * job->stride_bias + (is_per_row ? row : column)));
+}
+
 static void multiply_item(const struct gemmd_job *job, int64_t item)
 {
     struct operand a = input(job, job->a, job->lda, job->flags & GEMMD_JOB_TRANS_A);
@@ -73,8 +83,10 @@ static void multiply_item(const struct gemmd_job *job, int64_t item)
                 sum += left[l] * right[l];
             sum = job->alpha != 0 ? job->alpha * sum : 0;
             sum += job->beta != 0 ? job->beta * load(&c, i, j) : 0;
+            sum += bias_of(job, item, i, j);
             dtype_store((enum dtype)job->output, d,
-                        (size_t)(item * job->stride_d + i * job->ldd + j), sum);
+                        (size_t)(item * job->stride_d + i * job->ldd + j),
+                        activation_apply((enum activation)job->activation, sum));
         }
     }
     free(rows);

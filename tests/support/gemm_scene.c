@@ -67,6 +67,7 @@ struct scene scene_make(const struct setting *s)
         .a = operand_make(s, s->input, s->trans_a ? s->k : s->m, s->trans_a ? s->m : s->k, 0xff),
         .b = operand_make(s, s->input, s->trans_b ? s->n : s->k, s->trans_b ? s->k : s->n, 0xff),
         .c = operand_make(s, s->output, s->m, s->n, 0xff),
+        .bias = operand_make(s, s->output, 1, s->bias == BIAS_PER_ROW ? s->m : s->n, 0xff),
         .d = operand_make(s, s->output, s->m, s->n, POISON),
     };
 
@@ -74,6 +75,8 @@ struct scene scene_make(const struct setting *s)
     operand_fill(&scene.b);
     if (s->beta != 0)
         operand_fill(&scene.c); /* else all of it stays NaN: nobody may look */
+    if (s->bias != BIAS_NONE)
+        operand_fill(&scene.bias);
     if (s->in_place)
         memcpy(scene.d.bytes, scene.c.bytes, scene.c.size);
     scene.job = (struct gemmd_job){
@@ -97,7 +100,12 @@ struct scene scene_make(const struct setting *s)
         .beta = s->beta,
         .input = s->input,
         .output = s->output,
-        .flags = (s->trans_a ? GEMMD_JOB_TRANS_A : 0) | (s->trans_b ? GEMMD_JOB_TRANS_B : 0),
+        .flags = (s->trans_a ? GEMMD_JOB_TRANS_A : 0) | (s->trans_b ? GEMMD_JOB_TRANS_B : 0) |
+                 (s->bias == BIAS_PER_ROW ? GEMMD_JOB_BIAS_PER_ROW : 0) |
+                 (s->bias == BIAS_PER_COLUMN ? GEMMD_JOB_BIAS_PER_COLUMN : 0),
+        .activation = s->activation,
+        .bias = (uintptr_t)scene.bias.bytes + s->shift,
+        .stride_bias = scene.bias.stride,
     };
     memcpy(scene.d.before, scene.d.bytes, scene.d.size);
     return scene;
@@ -108,6 +116,7 @@ void scene_free(struct scene *scene)
     operand_free(&scene->a);
     operand_free(&scene->b);
     operand_free(&scene->c);
+    operand_free(&scene->bias);
     operand_free(&scene->d);
 }
 
@@ -127,36 +136,49 @@ scene_reference(const struct scene *scene, const struct setting *s, const int64_
             const double b = s->trans_b ? operand_get(&scene->b, item, j, l)
                                         : operand_get(&scene->b, item, l, j);
 
-            r.value += a * b;
+            r.before += a * b;
             r.magnitude += fabs(a * b);
             if (s->input == DTYPE_INT8)
                 sum += (uint32_t)(int32_t)a * (uint32_t)(int32_t)b;
         }
-        r.value *= s->alpha;
+        r.before *= s->alpha;
         r.magnitude *= fabs(s->alpha);
     }
     r.integer = s->input == DTYPE_INT8 ? sum * (uint32_t)(int64_t)s->alpha : 0;
     if (s->beta != 0) {
         const double c = operand_get(&scene->c, item, i, j);
 
-        r.value += s->beta * c;
+        r.before += s->beta * c;
+        r.rest += fabs(s->beta * c);
         if (s->input == DTYPE_INT8)
             r.integer += (uint32_t)(int64_t)s->beta * (uint32_t)(int64_t)c;
     }
+    if (s->bias != BIAS_NONE) {
+        const double bias = operand_get(&scene->bias, item, 0, s->bias == BIAS_PER_ROW ? i : j);
+
+        r.before += bias;
+        r.rest += fabs(bias);
+        r.integer += s->input == DTYPE_INT8 ? (uint32_t)(int64_t)bias : 0;
+    }
+    if (s->activation == ACTIVATION_RELU && (int32_t)r.integer < 0)
+        r.integer = 0;
     return r;
 }
 
-bool scene_is_right(const struct setting *s, const struct reference *expected, double got, double c)
+bool scene_is_right(const struct setting *s, const struct reference *expected, double got)
 {
+    const struct problem problem = {
+        .input = s->input, .output = s->output, .k = s->k, .activation = s->activation};
+    const double value = activation_apply(s->activation, expected->before);
+
     if (s->input == DTYPE_INT8)
         return (uint32_t)(int64_t)got == expected->integer;
-    if (isnan(expected->value) || isnan(got))
-        return isnan(expected->value) && isnan(got);
-    if (isinf(expected->value))
-        return got == expected->value;
-    return fabs(got - expected->value) <= dtype_error_bound(s->input, s->output, s->k,
-                                                            expected->value, expected->magnitude,
-                                                            fabs(s->beta * c));
+    if (isnan(value) || isnan(got))
+        return isnan(value) && isnan(got);
+    if (isinf(value))
+        return got == value;
+    return fabs(got - value) <=
+           problem_error_bound(&problem, expected->before, expected->magnitude, expected->rest);
 }
 
 bool scene_kept_surroundings(struct scene *scene)

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "../../daemon/core/dtype.h"
+#include "../../daemon/core/problem.h"
 #include "../../kernels_src/abi/job.h"
 
 struct setting {
@@ -18,6 +18,8 @@ struct setting {
     size_t shift; /* bytes before the first element */
     double alpha, beta;
     bool in_place; /* D is C */
+    enum bias bias;
+    enum activation activation;
 };
 
 struct operand {
@@ -28,13 +30,14 @@ struct operand {
 };
 
 struct scene {
-    struct operand a, b, c, d;
+    struct operand a, b, c, bias, d;
     struct gemmd_job job;
 };
 
 struct reference {
-    double value, magnitude; /* magnitude: |alpha| (|A| |B|) */
-    uint32_t integer;        /* of int8 inputs, modulo 2^32 */
+    double before;          /* the activation */
+    double magnitude, rest; /* |alpha| (|A| |B|); |beta C| + |bias| */
+    uint32_t integer;       /* of int8 inputs, modulo 2^32 */
 };
 
 struct scene scene_make(const struct setting *s);
@@ -46,10 +49,7 @@ void operand_set(struct operand *o, int64_t item, int64_t row, int64_t column, d
 /* `where`: batch item, row, column. With in_place the old C is still in scene->c. */
 struct reference
 scene_reference(const struct scene *scene, const struct setting *s, const int64_t where[3]);
-/* `got` against the reference, by the project's error bound; `c` is the element of C. */
-bool scene_is_right(const struct setting *s,
-                    const struct reference *expected,
-                    double got,
-                    double c);
+/* `got` against the reference, by the project's error bound. */
+bool scene_is_right(const struct setting *s, const struct reference *expected, double got);
 /* Nothing beside D's elements changed. */
 bool scene_kept_surroundings(struct scene *scene);

@@ -34,7 +34,10 @@ static double element(const struct problem *p, void *const at[], int64_t i, int6
     sum *= p->alpha;
     if (problem_reads(p, OPERAND_C))
         sum += p->beta * dtype_load(p->output, at[OPERAND_C], place(p, OPERAND_C, i, r, c));
-    return sum;
+    if (problem_reads(p, OPERAND_BIAS))
+        sum += dtype_load(p->output, at[OPERAND_BIAS],
+                          place(p, OPERAND_BIAS, i, 0, p->bias == BIAS_PER_ROW ? r : c));
+    return activation_apply(p->activation, sum);
 }
 
 void naive_product(const struct problem *p, void *const at[OPERAND_COUNT])

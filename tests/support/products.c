@@ -50,6 +50,8 @@ static struct problem problem_of(const struct product_case *p)
         .trans_b = p->trans_b,
         .alpha = p->alpha,
         .beta = p->beta,
+        .bias = p->bias,
+        .activation = p->activation,
     };
 
     if (p->column_major)
@@ -63,6 +65,8 @@ static struct problem problem_of(const struct product_case *p)
     }
     if (p->has_a_once)
         problem.operand[OPERAND_A].stride = 0;
+    if (p->has_bias_once)
+        problem.operand[OPERAND_BIAS].stride = 0;
     return problem;
 }
 
@@ -151,6 +155,10 @@ request_of(const struct product_case *p, const struct problem *problem, struct o
     product.d = describe(problem, OPERAND_D, &operands[OPERAND_D]);
     if (p->beta != 0)
         product.c = describe(problem, OPERAND_C, &operands[OPERAND_C]);
+    if (p->bias != BIAS_NONE)
+        product.bias = describe(problem, OPERAND_BIAS, &operands[OPERAND_BIAS]);
+    product.bias_kind = (gemmd_bias_kind)p->bias;
+    product.activation = (gemmd_activation)p->activation;
     return product;
 }
 
@@ -160,15 +168,17 @@ static void judge(const struct product_case *p, const struct problem *problem, s
         .a = o[OPERAND_A].before + o[OPERAND_A].offset,
         .b = o[OPERAND_B].before + o[OPERAND_B].offset,
         .c = o[OPERAND_C].before + o[OPERAND_C].offset,
+        .bias = o[OPERAND_BIAS].before + o[OPERAND_BIAS].offset,
         .d = o[OPERAND_D].after + o[OPERAND_D].offset,
     };
     struct reference_report report;
-    char text[256], what[128];
+    char text[256], what[160];
 
-    (void)snprintf(what, sizeof(what), "%s %c%c %ldx%ldx%ld batch %ld gap %ld shift %ld %s%s",
-                   dtype_name(p->input), p->trans_a ? 't' : 'n', p->trans_b ? 't' : 'n', (long)p->m,
-                   (long)p->n, (long)p->k, (long)p->batch, (long)p->gap, (long)p->shift,
-                   place_name(p->place), p->column_major ? " column-major" : "");
+    (void)snprintf(
+        what, sizeof(what), "%s %c%c %ldx%ldx%ld batch %ld gap %ld shift %ld %s%s bias %d %s",
+        dtype_name(p->input), p->trans_a ? 't' : 'n', p->trans_b ? 't' : 'n', (long)p->m,
+        (long)p->n, (long)p->k, (long)p->batch, (long)p->gap, (long)p->shift, place_name(p->place),
+        p->column_major ? " column-major" : "", (int)p->bias, activation_name(p->activation));
     cr_assert_eq(reference_check(problem, &operands, REFERENCE_ALL, &report), 0);
     reference_describe(&report, text, sizeof(text));
     cr_expect(reference_is_right(&report), "%s: %s", what, text);

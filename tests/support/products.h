@@ -22,6 +22,9 @@ struct product_case {
     int64_t shift; /* elements that each operand starts into its buffer */
     double alpha, beta;
     bool has_a_once; /* stride 0 for A */
+    bool has_bias_once;
+    enum bias bias;
+    enum activation activation;
     enum place place;
 };
 

@@ -71,6 +71,20 @@ Test(access, an_operand_reaches_from_its_first_to_its_last_byte)
     expect_interval(&command, 12000, 12000 + (60 + 2 * 10 + 4) * 4);
 }
 
+Test(access, a_bias_is_a_row_for_each_product_or_for_all)
+{
+    struct gemmd_command command = product(1);
+    struct gemmd_job *job = &command.body.gemm;
+
+    job->bias = 15000;
+    job->flags = GEMMD_JOB_BIAS_PER_COLUMN;
+    job->stride_bias = 6;
+    expect_interval(&command, 15000, 15000 + (6 + 4) * 4);
+    job->flags = GEMMD_JOB_BIAS_PER_ROW;
+    job->stride_bias = 0;
+    expect_interval(&command, 15000, 15000 + 3 * 4);
+}
+
 Test(access, transposed_operands_have_their_stored_shape)
 {
     struct gemmd_command command = product(1);

@@ -1,32 +1,13 @@
 /*
  * libgemmd: buffers, and products that name them.
  */
-#include <criterion/criterion.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../../client/gemmd.h"
-#include "../support/fake_daemon.h"
-
-static struct fake_daemon fake;
-static gemmd *connection;
-
-static void connect_to(const struct fake_options *options)
-{
-    gemmd_error error;
-
-    fake_daemon_start(&fake, options);
-    cr_assert_eq(gemmd_connect(fake.path, &connection, &error), GEMMD_OK, "%s", error.message);
-}
-
-static void disconnect(void)
-{
-    gemmd_close(connection);
-    fake_daemon_stop(&fake);
-}
+#include "client_fixture.h"
 
 static gemmd_buffer *create(gemmd_memory memory, uint64_t size, const char *name)
 {

@@ -1,29 +1,10 @@
 /*
  * libgemmd: products of plain memory and buffers, against a local product in double.
  */
-#include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../client/gemmd.h"
-#include "../support/fake_daemon.h"
-
-static struct fake_daemon fake;
-static gemmd *connection;
-
-static void connect_to(const struct fake_options *options)
-{
-    gemmd_error error;
-
-    fake_daemon_start(&fake, options);
-    cr_assert_eq(gemmd_connect(fake.path, &connection, &error), GEMMD_OK, "%s", error.message);
-}
-
-static void disconnect(void)
-{
-    gemmd_close(connection);
-    fake_daemon_stop(&fake);
-}
+#include "client_fixture.h"
 
 /* --- one product in every guise -------------------------------------------------------------- */
 
@@ -416,6 +397,14 @@ Test(client_product, names_what_is_wrong_and_lives_on)
     expect_refused(&product, "m", "-1");
     product = square(), product.d.data = d, product.size = 12;
     expect_refused(&product, "size", "12");
+    product = square(), product.d.data = d, product.bias_kind = GEMMD_BIAS_PER_ROW;
+    expect_refused(&product, "bias", "32 bytes are read");
+    product = square(), product.d.data = d, product.bias.data = d;
+    expect_refused(&product, "bias_kind", "GEMMD_BIAS_PER_COLUMN");
+    product = square(), product.d.data = d, product.bias_kind = (gemmd_bias_kind)9;
+    expect_refused(&product, "bias_kind", "is 9");
+    product = square(), product.d.data = d, product.activation = (gemmd_activation)9;
+    expect_refused(&product, "activation", "is 9");
     product = square(), product.d.data = d, product.order = (gemmd_order)5;
     expect_refused(&product, "order", "5");
     product = square(), product.d.data = d, product.input = (gemmd_dtype)77;

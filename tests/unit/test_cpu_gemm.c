@@ -21,14 +21,14 @@ static void check_elements(const struct scene *scene, const struct setting *s)
                 const struct reference expected =
                     scene_reference(scene, s, (const int64_t[]){item, i, j});
                 const double got = operand_get(&scene->d, item, i, j);
-                const double c = s->beta != 0 ? operand_get(&scene->c, item, i, j) : 0;
 
-                cr_assert(scene_is_right(s, &expected, got, c),
-                          "%s->%s %ldx%ldx%ld%s%s pad %d shift %zu alpha %g beta %g: item %ld "
-                          "(%ld, %ld) is %g, not %g",
+                cr_assert(scene_is_right(s, &expected, got),
+                          "%s->%s %ldx%ldx%ld%s%s pad %d shift %zu alpha %g beta %g bias %d "
+                          "%s: item %ld (%ld, %ld) is %g, not that of %g",
                           dtype_name(s->input), dtype_name(s->output), s->m, s->n, s->k,
                           s->trans_a ? " ta" : "", s->trans_b ? " tb" : "", s->pad, s->shift,
-                          s->alpha, s->beta, item, i, j, got, expected.value);
+                          s->alpha, s->beta, (int)s->bias, activation_name(s->activation), item, i,
+                          j, got, expected.before);
             }
 }
 
@@ -96,6 +96,33 @@ static void sweep(const char *library)
                                                          .m = shapes[i][0],
                                                          .n = shapes[i][1],
                                                          .k = shapes[i][2]});
+    engine_close(&engine);
+}
+
+/* With and without a product, C, a library's way in place. */
+Test(cpu_gemm, bias_and_activation_apply_to_all_that_comes_before)
+{
+    struct engine engine;
+
+    engine_open(&engine, NULL);
+    for (size_t p = 0; p < ARRAY_SIZE(pairs); p++)
+        for (int variant = 0; variant < BIAS_COUNT * ACTIVATION_COUNT * 4; variant++) {
+            const struct setting s = {.input = pairs[p][0],
+                                      .output = pairs[p][1],
+                                      .m = 9,
+                                      .n = 14,
+                                      .k = variant & 1 ? 6 : 0,
+                                      .batch = 2,
+                                      .pad = 1,
+                                      .alpha = 2,
+                                      .beta = variant & 2 ? -1 : 0,
+                                      .in_place = variant & 2,
+                                      .bias = variant / 4 % BIAS_COUNT,
+                                      .activation = variant / 4 / BIAS_COUNT};
+
+            if (activation_is_valid(s.activation, s.output))
+                run_and_check(&engine.gemm, &s);
+        }
     engine_close(&engine);
 }
 

@@ -300,6 +300,8 @@ Test(plan, wants_no_aligned_rows_as_soon_as_one_of_any_operand_is_off)
 
         problem.beta = 1;
         problem.batch = 2;
+        if (role == OPERAND_BIAS)
+            continue; /* read by elements in any case: the next test */
         cr_assert(plan_rows_are_aligned(&problem, address, 16));
         address[role] = 2;
         cr_assert_not(plan_rows_are_aligned(&problem, address, 16));

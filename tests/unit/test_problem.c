@@ -99,11 +99,12 @@ Test(problem, refuses_short_leading_dimensions_for_every_transposition)
     for (int flags = 0; flags < 4; flags++) {
         for (int i = 0; i < OPERAND_COUNT; i++) {
             struct problem problem = some(11, 12, 13, 1);
-            char argument[8], given[16], allowed[32];
+            char argument[16], given[16], allowed[32];
             int64_t least;
 
             problem.trans_a = flags & 1;
             problem.trans_b = flags & 2;
+            problem.bias = flags & 1 ? BIAS_PER_ROW : BIAS_PER_COLUMN;
             least = problem_columns(&problem, (enum operand_role)i);
             problem.operand[i].ld = least;
             assert_accepts(&problem);
@@ -188,6 +189,7 @@ Test(problem, refuses_negative_strides)
         struct problem problem = some(4, 5, 6, 1);
         char argument[16];
 
+        problem.bias = BIAS_PER_ROW;
         problem.operand[i].stride = -1;
         snprintf(argument, sizeof(argument), "%s.stride", operand_name((enum operand_role)i));
         assert_refuses(&problem, false, argument, "is -1", "not be negative");
@@ -355,4 +357,73 @@ Test(problem, spans_first_to_last_byte)
     cr_assert_eq(problem_span(&problem, OPERAND_B), 12 * 4);
     cr_assert_eq(problem_span(&problem, OPERAND_D), 5 * 6 * 4);
     cr_assert_eq(problem_flop(&problem), 2.0 * 2 * 3 * 4 * 5);
+}
+
+Test(problem, has_a_bias_of_one_value_for_each_row_or_column)
+{
+    struct problem problem = some(3, 5, 7, 2);
+
+    cr_expect_eq(problem_span(&problem, OPERAND_BIAS), 0, "there is none");
+    problem.bias = BIAS_PER_COLUMN;
+    problem_fill_defaults(&problem);
+    assert_accepts(&problem);
+    cr_expect_eq(problem_span(&problem, OPERAND_BIAS), 2 * 5 * 4);
+    cr_expect(problem_reads(&problem, OPERAND_BIAS));
+    problem.alpha = problem.beta = 0;
+    cr_expect(problem_reads(&problem, OPERAND_BIAS), "whatever the scalars are");
+    problem.m = 0;
+    cr_expect_not(problem_reads(&problem, OPERAND_BIAS));
+
+    problem = some(3, 5, 7, 2);
+    problem.bias = BIAS_PER_ROW;
+    problem.operand[OPERAND_BIAS].stride = 0;
+    problem_fill_defaults(&problem);
+    assert_accepts(&problem);
+    cr_expect_eq(problem_span(&problem, OPERAND_BIAS), 3 * 4);
+}
+
+Test(problem, of_column_major_order_has_its_bias_on_the_other_axis)
+{
+    struct problem problem = some(3, 5, 7, 1);
+
+    problem.bias = BIAS_PER_ROW;
+    problem_from_column_major(&problem);
+    cr_expect_eq(problem.bias, BIAS_PER_COLUMN);
+    cr_expect_eq(problem_columns(&problem, OPERAND_BIAS), 3);
+    problem_from_column_major(&problem);
+    cr_expect_eq(problem.bias, BIAS_PER_ROW);
+}
+
+Test(problem, refuses_a_bias_or_an_activation_that_does_not_exist)
+{
+    struct problem problem = some(2, 2, 2, 1);
+
+    problem.bias = (enum bias)3;
+    assert_refuses(&problem, false, "bias", "is 3", "2 per column");
+    problem.bias = BIAS_NONE;
+    problem.activation = (enum activation) - 1;
+    assert_refuses(&problem, false, "activation", "is -1", "silu");
+    problem.input = DTYPE_INT8;
+    problem.output = DTYPE_INT32;
+    problem.activation = ACTIVATION_RELU;
+    problem.bias = BIAS_PER_ROW;
+    assert_accepts(&problem);
+    problem.activation = ACTIVATION_GELU;
+    assert_refuses(&problem, false, "activation", "gelu", "none, relu");
+}
+
+/* The functions' slopes and their own rounding; nothing, where there is nothing to round. */
+Test(problem, bounds_the_error_of_an_activated_result)
+{
+    struct problem problem = some(2, 2, 8, 1);
+    double plain = problem_error_bound(&problem, 3, 4, 1);
+
+    cr_expect_eq(plain, dtype_error_bound(DTYPE_FP32, DTYPE_FP32, 8, 3, 4, 1));
+    problem.activation = ACTIVATION_RELU;
+    cr_expect_eq(problem_error_bound(&problem, 3, 4, 1), plain);
+    cr_expect_lt(problem_error_bound(&problem, -3, 4, 1), plain);
+    problem.activation = ACTIVATION_GELU;
+    cr_expect_gt(problem_error_bound(&problem, 3, 4, 1), plain);
+    cr_expect_lt(problem_error_bound(&problem, 3, 4, 1), 2 * plain);
+    cr_expect_eq(problem_error_bound(&problem, -INFINITY, INFINITY, 1), 0);
 }

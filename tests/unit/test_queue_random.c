@@ -159,7 +159,14 @@ static void submit_one(void)
     work->to = (work->from + 1 + (int)random_below(BUFFERS - 1)) % BUFFERS;
     job = copy(1, work->from, work->to, seconds[random_below(4)]);
     job->kind = JOB_PRODUCT;
-    job->problem = (struct problem){.input = DTYPE_FP32, .output = DTYPE_FP32, .batch = 1};
+    job->problem = (struct problem){.input = DTYPE_FP32,
+                                    .output = DTYPE_FP32,
+                                    .m = 1,
+                                    .n = 1,
+                                    .k = 1,
+                                    .batch = 1,
+                                    .alpha = 1,
+                                    .beta = work->is_update};
     job->priority = (int)random_below(3) - 1;
     job->request = (uint32_t)n_works;
     job->track = (enum gemmd_track)random_below(GEMMD_TRACK_COUNT);

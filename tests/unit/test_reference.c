@@ -74,7 +74,7 @@ static void compute(const struct problem *problem)
 static struct reference_report check(const struct problem *problem, uint64_t budget)
 {
     struct reference_operands operands = {memory[OPERAND_A], memory[OPERAND_B], memory[OPERAND_C],
-                                          memory[OPERAND_D]};
+                                          memory[OPERAND_BIAS], memory[OPERAND_D]};
     struct reference_report report;
 
     cr_assert_eq(reference_check(problem, &operands, budget, &report), 0);

@@ -58,6 +58,8 @@ Test(request, fills_the_defaults_of_a_gemm)
     cr_expect_eq(gemm->problem.alpha, 1.0);
     cr_expect_eq(gemm->problem.beta, 0.0);
     cr_expect_not(gemm->problem.trans_a || gemm->problem.trans_b || gemm->column_major);
+    cr_expect_eq(gemm->problem.bias, BIAS_NONE);
+    cr_expect_eq(gemm->problem.activation, ACTIVATION_NONE);
     cr_expect_eq(gemm->operand[OPERAND_A].kind, OPERAND_BUFFER);
     cr_expect_eq(gemm->operand[OPERAND_A].offset, 0);
     cr_expect_eq(gemm->operand[OPERAND_B].kind, OPERAND_INLINE);
@@ -80,7 +82,9 @@ Test(request, reads_every_field_of_a_gemm)
                {"alpha", "f-0.5"}, {"beta", "i2"}, {"a.buffer", "u18446744073709551615"},
                {"a.offset", "u18446744073709551614"}, {"a.ld", "i6"}, {"a.stride", "i0"},
                {"b.data", "b0102"}, {"b.ld", "i7"}, {"c.buffer", "i9"}, {"d.ld", "i11"},
-               {"d.stride", "i12"}, {"deadline_us", "i13"}, {"priority", "i-1"}));
+               {"d.stride", "i12"}, {"deadline_us", "i13"}, {"priority", "i-1"},
+               {"activation", "ssilu"}, {"bias.buffer", "i14"}, {"bias.offset", "i16"},
+               {"bias.stride", "i0"}, {"bias.per", "srow"}));
     const struct request_gemm *gemm = &request.body.gemm;
     const struct problem *problem = &gemm->problem;
 
@@ -102,6 +106,23 @@ Test(request, reads_every_field_of_a_gemm)
     cr_expect_eq(problem->operand[OPERAND_D].stride, 12);
     cr_expect_eq(gemm->deadline_us, 13);
     cr_expect_eq(gemm->priority, -1);
+    cr_expect_eq(problem->activation, ACTIVATION_SILU);
+    cr_expect_eq(problem->bias, BIAS_PER_ROW);
+    cr_expect_eq(gemm->operand[OPERAND_BIAS].offset, 16);
+    cr_expect_eq(problem->operand[OPERAND_BIAS].stride, 0);
+    msgpack_sbuffer_destroy(&wire.bytes);
+}
+
+/* As in a linear layer. And what an older client does not say changes nothing: see the defaults. */
+Test(request, takes_a_bias_as_one_value_for_each_column)
+{
+    struct wire wire;
+    struct request request = accept_request(&wire, "gemm",
+                                            FIELDS({"dtype", "sfp32"}, {"m", "i1"}, {"n", "i1"},
+                                                   {"k", "i0"}, {"bias.data", "b00000000"}));
+
+    cr_expect_eq(request.body.gemm.problem.bias, BIAS_PER_COLUMN);
+    cr_expect_eq(request.body.gemm.operand[OPERAND_BIAS].kind, OPERAND_INLINE);
     msgpack_sbuffer_destroy(&wire.bytes);
 }
 
@@ -166,6 +187,11 @@ Test(request, names_the_argument_of_a_gemm_what_was_given_and_what_is_allowed)
     expect_gemm_fault("priority", "i-2", "priority", "priority is -2");
     expect_gemm_fault("priority", "u18446744073709551615", "priority", "from -1 to 1");
     expect_gemm_fault("beta", "u18446744073709551615", "beta", "2^53");
+    expect_gemm_fault("activation", "sReLU", "activation", "\"gelu_tanh\" or \"silu\"");
+    expect_gemm_fault("activation", "i1", "activation", "activation is 1");
+    expect_gemm_fault("bias", "sx", "bias", "a map with buffer");
+    expect_gemm_fault("bias", "{", "bias", "bias is missing");
+    expect_gemm_fault("bias.per", "sm", "bias.per", "\"row\" or \"column\"");
     expect_gemm_fault("a", "i1", "a", "a is 1");
     expect_gemm_fault("a", "0", "a", "a is missing");
     expect_gemm_fault("a", "{", "a", "unless alpha or k is 0");

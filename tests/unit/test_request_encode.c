@@ -39,7 +39,9 @@ Test(request_encode, comes_back_from_its_own_encoding)
                                      .batch = 4,
                                      .trans_a = true,
                                      .alpha = -INFINITY,
-                                     .beta = 0.1};
+                                     .beta = 0.1,
+                                     .bias = BIAS_PER_ROW,
+                                     .activation = ACTIVATION_GELU_TANH};
     gemm->column_major = true;
     gemm->deadline_us = 5;
     gemm->priority = -1;
@@ -63,7 +65,11 @@ Test(request_encode, comes_back_from_its_own_encoding)
     cr_expect_eq(got.body.gemm.operand[OPERAND_B].size, 3);
     cr_expect_arr_eq(got.body.gemm.operand[OPERAND_B].data, "abc", 3);
     cr_expect_eq(got.body.gemm.operand[OPERAND_D].kind, OPERAND_ABSENT);
-    cr_expect_eq(got.body.gemm.problem.operand[OPERAND_D].ld, 103);
+    cr_expect_eq(got.body.gemm.problem.operand[OPERAND_D].ld, 100 + OPERAND_D);
+    cr_expect_eq(got.body.gemm.problem.bias, BIAS_PER_ROW);
+    cr_expect_eq(got.body.gemm.problem.activation, ACTIVATION_GELU_TANH);
+    cr_expect_eq(got.body.gemm.operand[OPERAND_BIAS].buffer, OPERAND_BIAS + 1);
+    cr_expect_eq(got.body.gemm.problem.operand[OPERAND_BIAS].stride, OPERAND_BIAS);
     cr_expect_eq(got.body.gemm.deadline_us, 5);
     cr_expect_eq(got.body.gemm.priority, -1);
     message_deinit(&message);
