@@ -336,6 +336,11 @@ static void run_kernel(const void *argument)
         fake.on_launch(&launch);
 }
 
+static void run_repack(const void *argument)
+{
+    fake_driver_repack(argument);
+}
+
 CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config,
                                   CUfunction f,
                                   void **kernelParams,
@@ -345,8 +350,8 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config,
     ENTER(LaunchKernelEx);
     if (f == (CUfunction)&fake.repacks) {
         fake.repacks++;
-        fake_driver_repack(kernelParams[0]);
-        return CUDA_SUCCESS;
+        return fake_driver_queue(config->hStream, run_repack, kernelParams[0],
+                                 sizeof(struct gemmd_repack));
     }
     struct fake_driver_launch launch = {.parameter = kernelParams[0],
                                         .maps = kernelParams[1],
