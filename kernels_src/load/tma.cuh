@@ -117,18 +117,20 @@ struct loader {
 
     /*
      * For a CTA that has its place while the grid before this one still runs: the inputs come from
-     * memory meanwhile. Units of one row or column read the same; each of them fetches a part.
+     * memory meanwhile. Units of one row or column read the same; each of them fetches a part. Not
+     * more than a small product has, and the ring will not see for long: the L2 is others' too.
      */
     DEVICE void prefetch() const
     {
+        int end = min_of(k_end, 32 * cfg::tile_k);
         int row = a.origin / cfg::tile_m, rows = (int)work.size.units_m * cfg::cluster_m;
         int col = b.origin / cfg::tile_n, cols = (int)work.size.units_n * cfg::cluster_n;
 
 #pragma unroll 1
-        for (int at = col * cfg::tile_k; at < k_end; at += cols * cfg::tile_k)
+        for (int at = col * cfg::tile_k; at < end; at += cols * cfg::tile_k)
             a.prefetch(at);
 #pragma unroll 1
-        for (int at = row * cfg::tile_k; at < k_end; at += rows * cfg::tile_k)
+        for (int at = row * cfg::tile_k; at < end; at += rows * cfg::tile_k)
             b.prefetch(at);
     }
 
