@@ -64,7 +64,7 @@ struct direct_writer {
                 }
                 quad_transpose(r, lane);
                 if (rows_left > half * 8 && cols_left > col)
-                    st_global_v4_u32(g_chunk + half * pitch + col * cfg::output_size, r);
+                    st_global_cs_v4_u32(g_chunk + half * pitch + col * cfg::output_size, r);
             }
     }
 

@@ -61,6 +61,14 @@ DEVICE void st_global_u64(u64 g_address, u64 b)
     asm volatile("st.global.u64 [%0], %1;" ::"l"(g_address), "l"(b) : "memory");
 }
 
+/* In lines that the L2 gives up before others. */
+DEVICE void st_global_cs_v4_u32(u64 g_address, const u32 (&b)[4])
+{
+    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(g_address), "r"(b[0]),
+                 "r"(b[1]), "r"(b[2]), "r"(b[3])
+                 : "memory");
+}
+
 DEVICE void st_global_v4_u32(u64 g_address, const u32 (&b)[4])
 {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(g_address), "r"(b[0]), "r"(b[1]),
