@@ -116,10 +116,21 @@ class Connection:
         beta: float = 0,
         dtype: DTypeLike = None,
         out_dtype: DTypeLike = None,
+        bias: Any = None,
+        activation: Optional[str] = None,
     ) -> Any:
         """As gemmd.matmul(), on this connection."""
         return self.submit(
-            a, b, out=out, c=c, alpha=alpha, beta=beta, dtype=dtype, out_dtype=out_dtype
+            a,
+            b,
+            out=out,
+            c=c,
+            alpha=alpha,
+            beta=beta,
+            dtype=dtype,
+            out_dtype=out_dtype,
+            bias=bias,
+            activation=activation,
         ).result()
 
     def submit(
@@ -133,6 +144,8 @@ class Connection:
         beta: float = 0,
         dtype: DTypeLike = None,
         out_dtype: DTypeLike = None,
+        bias: Any = None,
+        activation: Optional[str] = None,
     ) -> Future:
         """Starts a product. Those of one connection take effect in the order they were started:
         the next may read what this one writes, in shared or device memory. When as many as may be
@@ -140,7 +153,16 @@ class Connection:
         session = self._session
         session.check()
         arguments = Arguments(
-            a, b, out, c, _real(alpha, "alpha"), _real(beta, "beta"), dtype, out_dtype
+            a,
+            b,
+            out,
+            c,
+            _real(alpha, "alpha"),
+            _real(beta, "beta"),
+            dtype,
+            out_dtype,
+            bias,
+            activation,
         )
         record, keep, finish = prepare(arguments, session)
         future = Future(session, keep, finish)

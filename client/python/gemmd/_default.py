@@ -52,9 +52,11 @@ def matmul(
     beta: float = 0,
     dtype: DTypeLike = None,
     out_dtype: DTypeLike = None,
+    bias: Any = None,
+    activation: Optional[str] = None,
     connection: Optional[Connection] = None,
 ) -> Any:
-    """alpha * a @ b + beta * c, computed by the daemon, shaped as by numpy.matmul.
+    """activation(alpha * a @ b + beta * c + bias) by the daemon, shaped as by numpy.matmul.
 
     a, b: arrays of 1 to 3 dimensions; a batch of one is repeated. numpy arrays, device arrays of
     this package, or anything in host memory that speaks DLPack (CPU tensors of torch, say).
@@ -63,6 +65,9 @@ def matmul(
     dtype: the elements that are multiplied, where the arrays do not say ("bf16" of uint16) or say
     otherwise (then they are converted). Else both are promoted to a common type; int8 stays.
     out_dtype: of the result: as the inputs, int32 for int8; "fp32" is possible for bf16 and fp16.
+    bias: one value for each column of the result, as in a linear layer, or for each row (then of
+        shape (rows, 1)); it broadcasts as in numpy, and is converted to the result's type.
+    activation: "relu", "gelu" (by the error function), "gelu_tanh" or "silu"; int32 has "relu".
     """
     return submit(
         a,
@@ -73,6 +78,8 @@ def matmul(
         beta=beta,
         dtype=dtype,
         out_dtype=out_dtype,
+        bias=bias,
+        activation=activation,
         connection=connection,
     ).result()
 
@@ -87,11 +94,22 @@ def submit(
     beta: float = 0,
     dtype: DTypeLike = None,
     out_dtype: DTypeLike = None,
+    bias: Any = None,
+    activation: Optional[str] = None,
     connection: Optional[Connection] = None,
 ) -> Future:
     """Starts matmul() and returns its Future. See Connection.submit()."""
-    return _connection_for(connection, a, b, out, c).submit(
-        a, b, out=out, c=c, alpha=alpha, beta=beta, dtype=dtype, out_dtype=out_dtype
+    return _connection_for(connection, a, b, out, c, bias).submit(
+        a,
+        b,
+        out=out,
+        c=c,
+        alpha=alpha,
+        beta=beta,
+        dtype=dtype,
+        out_dtype=out_dtype,
+        bias=bias,
+        activation=activation,
     )
 
 

@@ -87,6 +87,9 @@ class ProductRecord(ctypes.Structure):
         ("d", OperandRecord),
         ("deadline_seconds", c_double),
         ("priority", c_int),
+        ("bias", OperandRecord),
+        ("bias_kind", c_int),
+        ("activation", c_int),
     ]
 
 

@@ -36,6 +36,8 @@ class Arguments(NamedTuple):
     beta: float
     dtype: DTypeLike
     out_dtype: DTypeLike
+    bias: Any = None
+    activation: Optional[str] = None
 
 
 class Operand:
@@ -305,6 +307,67 @@ def _is_same(one: Operand, other: Operand) -> bool:
     return len({*places}) == 1 and a.strides == b.strides
 
 
+# --- bias and activation ---------------------------------------------------------------------
+
+PER_ROW, PER_COLUMN = 1, 2
+ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu")  # by the C library's numbers
+
+
+def _activation(name: Optional[str]) -> int:
+    if name is None:
+        return 0
+    if name not in ACTIVATIONS:
+        raise InvalidArgument(
+            f"{name!r} is not an activation; allowed are None, {', '.join(ACTIVATIONS)}",
+            "activation",
+        )
+    return ACTIVATIONS.index(name)
+
+
+class Bias(NamedTuple):
+    """One value for each row or column of the result: (batch, 1, length), side by side."""
+
+    operand: Operand
+    kind: int
+
+
+def _bias(arguments: Arguments, shape: Shape, session: Session) -> Optional[Bias]:
+    """What broadcasts against the result, as numpy would, and is the same along one axis."""
+    if arguments.bias is None:
+        return None
+    operand = Operand("bias", arguments.bias, session)
+    given, visible = tuple(operand.array.shape), shape.visible
+    padded = (1,) * (len(visible) - len(given)) + given
+    if len(padded) != len(visible) or any(
+        size not in (1, whole) for size, whole in zip(padded, visible)
+    ):
+        raise InvalidArgument(
+            f"its shape is {given}, which does not broadcast to the result's {visible}", "bias"
+        )
+    full = operand.array[(None,) * (len(visible) - len(given))][shape.axes]
+    rows, columns = full.shape[1:]
+    if rows != 1 and columns != 1:
+        raise InvalidArgument(
+            f"its shape is {given}: more than a value for each row or column of the result; pass "
+            "it as c, with beta=1",
+            "bias",
+        )
+    kind, length = (PER_ROW, rows) if rows != 1 else (PER_COLUMN, shape.full[2])
+    if isinstance(full, DeviceArray):
+        operand.array = full.mT if kind == PER_ROW else full
+        if operand.array.shape[2] != length:
+            raise InvalidArgument("a device array of one value is not repeated", "bias")
+    else:
+        line = full.swapaxes(1, 2) if kind == PER_ROW else full
+        operand.array = np.broadcast_to(line, (line.shape[0], 1, length))
+    return Bias(operand, kind)
+
+
+def _place_bias(record: ProductRecord, bias: Bias, session: Session) -> None:
+    record.bias_kind = bias.kind
+    bias.operand.place(record.bias, bias.operand.settled(False), session)
+
+
 # --- all together ----------------------------------------------------------------------------
 
 
@@ -339,13 +402,19 @@ def prepare(arguments: Arguments, session: Session) -> Prepared:
     else:
         target = _target(out, arguments.out, shape, output, session)
     d = target.operand
-    for operand in (a, b):
+    bias = _bias(arguments, shape, session)
+    if bias is not None:
+        bias.operand.become(output)
+    for operand in (a, b) if bias is None else (a, b, bias.operand):
         if _share(operand.array, d.array):
             operand.copy()
     if c is not None and _share(c.array, d.array) and not _is_same(c, d):
         c.copy(target.layout.transposed)
     record = _record(arguments, (element, output), shape, target, (a, b, c), session)
-    keep = tuple(operand.array for operand in (a, b, c, d) if operand is not None)
+    if bias is not None:
+        _place_bias(record, bias, session)
+    operands = (a, b, c, d, bias.operand if bias is not None else None)
+    keep = tuple(operand.array for operand in operands if operand is not None)
     return Prepared(record, keep, target.finish)
 
 
@@ -376,7 +445,9 @@ def _record(
         batch=batch,
         alpha=arguments.alpha,
         beta=arguments.beta,
+        activation=_activation(arguments.activation),
     )
+    record.bias.ld = record.bias.stride = DEFAULT
     record.c.ld = record.c.stride = DEFAULT
     a.place(record.a, layout_a, session)
     b.place(record.b, layout_b, session)
