@@ -240,6 +240,7 @@ static void
 memory_mapped(struct worker_process *worker, const struct link_message *message, int *fd)
 {
     struct memory *memory = memory_find(worker, message->id);
+    const bool is_known = memory != NULL;
 
     if (memory && message->fault.status == STATUS_OK) {
         if (memory->fd < 0 && memory->kind == LINK_MEMORY_DEVICE_CREATE)
@@ -254,12 +255,11 @@ memory_mapped(struct worker_process *worker, const struct link_message *message,
             (void)snprintf(memory->lost_argument, sizeof(memory->lost_argument), "%.7s",
                            message->fault.argument);
     }
+    if (memory && memory->changed)
+        memory->changed(memory); /* may free it; so may what an answer makes ready */
     worker_answered(worker);
-    if (!memory)
-        return;
-    if (memory->changed)
-        memory->changed(memory); /* may free it */
-    worker->operations->mapped(worker);
+    if (is_known)
+        worker->operations->mapped(worker);
 }
 
 static void restore(struct worker_process *worker)
