@@ -9,8 +9,8 @@
  * - the front's own memory: what malloc keeps in its free lists when 16 clients' largest moments
  *   fall together, SOAK_ANONYMOUS_KIB;
  * - memory that it shares with the worker: one staging chunk, which it keeps;
- * - memory of the device: the context of a new worker, which loads its kernels in another order,
- *   SOAK_DEVICE_BYTES.
+ * - memory of the device: what allocations of 2 MiB leave of the context's own, SOAK_DEVICE_BYTES.
+ *   Before each weighing the worker is killed, so that contexts are compared that did nothing.
  */
 #include <stdio.h>
 
@@ -34,7 +34,7 @@
 #define OPTIONS            "seconds warmup clients device daemon kill-client-ms fault-worker-s seed"
 #define SOAK_ANONYMOUS_KIB 2048
 #define SOAK_SHARED_KIB    (16 << 10)
-#define SOAK_DEVICE_BYTES  (64ull << 20)
+#define SOAK_DEVICE_BYTES  (8ull << 20)
 #define STUCK_SECONDS      30 /* without an answer of anybody */
 #define QUIET_SECONDS      20 /* for compile children to go, too: 10 s after their last work */
 #define FAULT_SIZE         64
@@ -280,7 +280,7 @@ static bool is_quiet(const struct soak *soak)
            process_children(soak->daemon.pid, children, ARRAY_SIZE(children)) == 1;
 }
 
-static int weigh(struct soak *soak, struct holdings *ret)
+static int await_quiet(const struct soak *soak)
 {
     double end = bench_now() + QUIET_SECONDS;
 
@@ -291,6 +291,25 @@ static int weigh(struct soak *soak, struct holdings *ret)
         }
         (void)usleep(20000);
     }
+    return 0;
+}
+
+static int renew_worker(const struct soak *soak)
+{
+    pid_t worker = (pid_t)ask_number(soak->connection, "worker", "pid");
+    double deaths = ask_number(soak->connection, NULL, "deaths"), end = bench_now() + QUIET_SECONDS;
+
+    if (worker <= 0 || kill(worker, SIGKILL) < 0)
+        return 1;
+    while (ask_number(soak->connection, NULL, "deaths") == deaths && bench_now() < end)
+        (void)usleep(5000);
+    return await_quiet(soak);
+}
+
+static int weigh(struct soak *soak, struct holdings *ret)
+{
+    if (await_quiet(soak) || renew_worker(soak))
+        return 1;
     *ret = (struct holdings){
         .descriptors = process_descriptors(soak->daemon.pid),
         .anonymous_kib = (double)process_memory_kib(soak->daemon.pid, "RssAnon:"),

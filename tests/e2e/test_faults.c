@@ -8,7 +8,6 @@
 #include "../support/products.h"
 
 #include <criterion/criterion.h>
-#include <criterion/parameterized.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,15 +112,7 @@ static void expect_right(const struct scene *scene)
     expect_all(scene->b, 1);
 }
 
-ParameterizedTestParameters(faults, of_each_kind_are_told_to_the_guilty_alone)
-{
-    static enum test_fault kinds[] = {TEST_FAULT_ADDRESS, TEST_FAULT_MISALIGNED, TEST_FAULT_TRAP,
-                                      TEST_FAULT_ENDLESS};
-
-    return cr_make_param_array(enum test_fault, kinds, ARRAY_SIZE(kinds));
-}
-
-ParameterizedTest(enum test_fault *kind, faults, of_each_kind_are_told_to_the_guilty_alone)
+static void expect_told_to_the_guilty_alone(enum test_fault kind)
 {
     struct scene guilty = scene_new(1), neighbours[NEIGHBOURS];
     gemmd_job culprit, jobs[NEIGHBOURS][EACH];
@@ -131,7 +122,7 @@ ParameterizedTest(enum test_fault *kind, faults, of_each_kind_are_told_to_the_gu
     expect_right(&guilty);
     for (int i = 0; i < NEIGHBOURS; i++)
         neighbours[i] = scene_new((float)(2 + i));
-    product = product_of(&guilty, TEST_FAULT_ALPHA + *kind);
+    product = product_of(&guilty, TEST_FAULT_ALPHA + kind);
     for (int j = 0; j < EACH; j++) {
         for (int i = 0; i < NEIGHBOURS; i++) {
             gemmd_product good = product_of(&neighbours[i], 1);
@@ -142,11 +133,11 @@ ParameterizedTest(enum test_fault *kind, faults, of_each_kind_are_told_to_the_gu
             cr_assert_eq(gemmd_submit(guilty.connection, &product, &culprit), GEMMD_OK);
     }
     cr_expect_eq(gemmd_wait(guilty.connection, culprit, -1, NULL), GEMMD_GPU_FAULT, "%s",
-                 test_fault_name(*kind));
+                 test_fault_name(kind));
     for (int i = 0; i < NEIGHBOURS; i++) {
         for (int j = 0; j < EACH; j++)
             cr_expect_eq(gemmd_wait(neighbours[i].connection, jobs[i][j], -1, NULL), GEMMD_OK,
-                         "%s: %s", test_fault_name(*kind),
+                         "%s: %s", test_fault_name(kind),
                          gemmd_last_error(neighbours[i].connection)->message);
         expect_right(&neighbours[i]);
         gemmd_close(neighbours[i].connection);
@@ -155,6 +146,26 @@ ParameterizedTest(enum test_fault *kind, faults, of_each_kind_are_told_to_the_gu
     cr_expect_eq(test_stats_number(guilty.connection, NULL, "faulted"), 1);
     cr_expect_leq(test_status_number(guilty.connection, "worker", "deaths"), 2);
     gemmd_close(guilty.connection);
+}
+
+Test(faults, of_a_bad_address_are_told_to_the_guilty_alone)
+{
+    expect_told_to_the_guilty_alone(TEST_FAULT_ADDRESS);
+}
+
+Test(faults, of_a_misaligned_address_are_told_to_the_guilty_alone)
+{
+    expect_told_to_the_guilty_alone(TEST_FAULT_MISALIGNED);
+}
+
+Test(faults, by_a_trap_are_told_to_the_guilty_alone)
+{
+    expect_told_to_the_guilty_alone(TEST_FAULT_TRAP);
+}
+
+Test(faults, of_an_endless_product_are_told_to_the_guilty_alone)
+{
+    expect_told_to_the_guilty_alone(TEST_FAULT_ENDLESS);
 }
 
 /* Again and again, by one who does not learn: the others are delayed, no more. */
