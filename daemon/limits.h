@@ -14,11 +14,13 @@
 #define LIMIT_DEVICE_BYTES_PER_UID (1ull << 40)  /* the device says no first */
 #define LIMIT_IMPORTED_BYTES_PER_UID                                                               \
     (1ull << 40) /* a client's own device memory: only our addresses are spent */
-#define LIMIT_INLINE_BYTES_PER_UID (256ull << 20) /* staged operands and results of running jobs   \
-                                                   */
+#define LIMIT_INLINE_BYTES_PER_UID                                                                 \
+    (256ull << 20) /* staged operands and results of running jobs                                  \
+                    */
 #define LIMIT_MESSAGE_BYTES_PER_UID                                                                \
     (256ull << 20) /* unfinished frames of all its connections: a few that are slow at their own   \
                       bounds, not all */
 #define LIMIT_OUTPUT_BYTES_PER_UID  (256ull << 20) /* unread replies, likewise */
 #define LIMIT_PARTIAL_FRAME_SECONDS 30             /* half a frame, then silence */
+#define LIMIT_UNREAD_SECONDS        30             /* too many replies, and none of them read */
 #define LIMIT_HELLO_SECONDS         10             /* connected, then silence */

@@ -229,6 +229,7 @@ int report_stats(struct session *session, const struct request *request, struct 
     reply_map_unsigned(map, "connections", stats->connections);
     reply_map_unsigned(map, "refused_connections", stats->refused_connections);
     reply_map_unsigned(map, "violations", stats->violations);
+    reply_map_unsigned(map, "dropped_unread", stats->unread);
     put_bytes(map, server);
     put_products(map, stats);
     reply_map_unsigned(map, "copies", stats->copies);

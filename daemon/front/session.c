@@ -287,9 +287,22 @@ frame_callback(struct socket *socket, uint8_t *payload, size_t size, int *fds, s
 
 static void timer_closed(uv_handle_t *handle)
 {
-    struct session *session = container_of(handle, struct session, timer);
+    struct session *session = handle->data;
 
-    free(session);
+    if (--session->open_timers == 0)
+        free(session);
+}
+
+static void timers_close(struct session *session)
+{
+    uv_handle_t *const handles[] = {(uv_handle_t *)&session->timer,
+                                    (uv_handle_t *)&session->unread};
+
+    session->open_timers = ARRAY_SIZE(handles);
+    for (size_t i = 0; i < ARRAY_SIZE(handles); i++) {
+        handles[i]->data = session;
+        uv_close(handles[i], timer_closed);
+    }
 }
 
 static void charges_release(struct session *session)
@@ -320,7 +333,7 @@ static void socket_closed(struct socket *socket, const char *reason)
     charges_release(session);
     list_unlink(&session->link);
     server->session_count--;
-    uv_close((uv_handle_t *)&session->timer, timer_closed);
+    timers_close(session);
 }
 
 static void hello_late(uv_timer_t *timer)
@@ -358,20 +371,11 @@ static void partial_callback(struct socket *socket)
     (void)uv_timer_start(&session->timer, frame_late, LIMIT_PARTIAL_FRAME_SECONDS * 1000, 0);
 }
 
-static bool holds_callback(struct socket *socket, const struct socket_holdings *holdings)
-{
-    struct session *session = container_of(socket, struct session, socket);
-    struct fault fault;
-
-    return charge_resize(&session->charge_frames, holdings->frame_bytes, &fault) == 0 &&
-           charge_resize(&session->charge_outputs, holdings->output_bytes, &fault) == 0 &&
-           charge_resize(&session->charge_fds, 1 + holdings->fds, &fault) == 0;
-}
-
 static const struct socket_operations socket_operations = {
     .frame = frame_callback,
     .partial = partial_callback,
-    .holds = holds_callback,
+    .holds = session_holds,
+    .stalled = session_stalled,
     .closed = socket_closed,
 };
 
@@ -453,6 +457,7 @@ int session_new(struct server *server, int fd, uid_t uid, gid_t gid, pid_t pid)
     server->session_count++;
     server->stats.connections++;
     (void)uv_timer_init(&server->loop, &session->timer);
+    (void)uv_timer_init(&server->loop, &session->unread);
     (void)uv_timer_start(&session->timer, hello_late, LIMIT_HELLO_SECONDS * 1000, 0);
     session = NULL; /* the server's list has it */
     return 0;

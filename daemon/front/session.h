@@ -3,6 +3,10 @@
  * is wrong is answered with a fault and the connection lives; a frame or message that is not one
  * ends this connection only.
  *
+ * A peer that lets more than SOCKET_QUEUE_PAUSE bytes of replies wait is not read from until it has
+ * taken them, and is dropped when it takes none for LIMIT_UNREAD_SECONDS. When a uid has more
+ * unread bytes than it may, the connection that has most of them is dropped.
+ *
  * Bounds: LIMIT_IN_FLIGHT requests wait for an answer at once (reading stops there), hello within
  * LIMIT_HELLO_SECONDS, the rest of a frame within LIMIT_PARTIAL_FRAME_SECONDS. Requests that come
  * before the first worker is ready are parked, not refused.
@@ -24,16 +28,20 @@ struct session {
     struct list link; /* in server.sessions */
     struct server *server;
     struct socket socket;
-    uv_timer_t timer; /* hello, or the rest of a frame; armed only while one is due */
+    uv_timer_t timer;  /* hello, or the rest of a frame; armed only while one is due */
+    uv_timer_t unread; /* while the peer owes us that it reads */
     uid_t uid;
     gid_t gid;
     pid_t pid;
     struct charge charge, charge_fds; /* of itself; of descriptors that it holds */
     struct charge charge_frames, charge_outputs;
     struct handles handles;
-    struct stream stream;   /* its jobs */
-    struct list parked;     /* frames that wait for the first worker */
-    uint32_t in_flight;     /* requests without an answer */
+    struct stream stream; /* its jobs */
+    struct list parked;   /* frames that wait for the first worker */
+    uint32_t in_flight;   /* requests without an answer */
+    uint32_t open_timers;
+    uint32_t unread_looks;  /* at it without progress */
+    uint64_t unread_bytes;  /* sent at the last one */
     uint64_t partial_bytes; /* received when the timer was armed for the rest of a frame */
     uint64_t received_ns;   /* when the request came that is being served */
     bool has_hello, is_gone;
@@ -57,3 +65,7 @@ void session_answer_buffer(struct session *session,
                            uint32_t id,
                            const struct reply_buffer *reply,
                            int fd);
+
+/* session_memory.c: operations of its socket. */
+bool session_holds(struct socket *socket, const struct socket_holdings *holdings);
+void session_stalled(struct socket *socket);

@@ -5,7 +5,8 @@
  * Reading: never past a frame that carries descriptors; MSG_CTRUNC, a wrong header, a descriptor
  * set that differs from n_fds, or data after the peer's half-close of a partial frame end the
  * connection. Writing: queued, WRITABLE asked for only while something is queued; a queue over
- * SOCKET_QUEUE_PAUSE stops reading (back-pressure), over SOCKET_QUEUE_MAX closes.
+ * SOCKET_QUEUE_PAUSE stops reading (back-pressure). How much it may come to, and how long a peer
+ * may let it stand, is its owner's to say: `holds`, `stalled`.
  *
  * Owner: the session that embeds it. Thread: loop.
  */
@@ -17,7 +18,6 @@
 #include <uv.h>
 
 #define SOCKET_QUEUE_PAUSE (32u << 20) /* bytes: two largest replies */
-#define SOCKET_QUEUE_MAX   (64u << 20) /* bytes: what one slow reader can hold of our memory */
 #define SOCKET_MEMORY_STEP (64u << 10) /* bytes: most connections never take one */
 
 struct socket;
@@ -39,6 +39,9 @@ struct socket_operations {
     /* The socket holds so much now. False: more than this peer may have, and the connection ends;
      * less than before is never refused. NULL: no bound but those below. */
     bool (*holds)(struct socket *socket, const struct socket_holdings *holdings);
+    /* Reading has stopped because of what waits to be written: from now on the peer owes us that it
+     * reads. NULL is allowed. */
+    void (*stalled)(struct socket *socket);
     /* The connection is over (end of file, violation, error, or socket_close). Called once, as the
      * last call, when the handle is closed and the memory may go. `reason` for the log. */
     void (*closed)(struct socket *socket, const char *reason);
@@ -86,6 +89,8 @@ void socket_hold(struct socket *socket, bool hold);
  * does not read. Taken back before the reply is sent. */
 void socket_expect(struct socket *socket, size_t bytes);
 void socket_unexpect(struct socket *socket, size_t bytes);
+/* Replies wait, too many to read on. */
+bool socket_is_stalled(const struct socket *socket);
 /* Not held, paused or closing: the peer's next bytes are waited for. */
 bool socket_is_reading(const struct socket *socket);
 /* Idempotent. What is queued is dropped. `reason` has static lifetime. */

@@ -88,7 +88,16 @@ static ssize_t send_some(struct socket *socket)
 
 static void update_pause(struct socket *socket)
 {
+    const bool was_paused = socket->is_paused;
+
     socket->is_paused = socket->queue_bytes + socket->expected_bytes > SOCKET_QUEUE_PAUSE;
+    if (socket->is_paused && !was_paused && socket->operations->stalled)
+        socket->operations->stalled(socket);
+}
+
+bool socket_is_stalled(const struct socket *socket)
+{
+    return !socket->is_closing && socket->is_paused && socket->queue_bytes > 0;
 }
 
 static void queue_consume(struct socket *socket, size_t n)
@@ -156,10 +165,8 @@ void socket_send(struct socket *socket, struct message *message, int fd)
         socket_flush(socket); /* else the kernel's buffer is full */
     else
         update_pause(socket);
-    if (socket->queue_bytes > SOCKET_QUEUE_MAX)
-        socket_close(socket, "the client does not read its replies");
-    else if (!socket_is_granted(socket))
-        socket_close(socket, "the uid's clients do not read their replies");
+    if (!socket->is_closing && !socket_is_granted(socket))
+        socket_close(socket, "unread replies beyond the uid's limit");
     socket_watch(socket);
 }
 

@@ -20,6 +20,7 @@ struct stats_histogram {
 
 struct stats {
     uint64_t requests, connections, refused_connections, violations;
+    uint64_t unread; /* connections dropped because replies were not read */
     uint64_t products_by_status[STATS_STATUSES];
     uint64_t products_by_input[DTYPE_COUNT];
     uint64_t copies, copied_bytes;

@@ -215,6 +215,44 @@ Test(settings, bytes_of_unfinished_frames_are_limited)
     free(frame);
 }
 
+/* The one that lets most wait goes, not the one that reads. */
+Test(settings, bytes_of_unread_replies_are_limited_and_cost_the_slowest)
+{
+    enum { PART = 10 << 20 };
+
+    char file[64];
+    gemmd *watcher;
+    int slow, prompt;
+    uint64_t buffer;
+
+    (void)snprintf(file, sizeof(file), "%s\noutput-bytes = 24M\n", section());
+    start_with(file);
+    watcher = test_daemon_connect(&daemon_);
+    slow = raw_greeted(&daemon_);
+    buffer = create(slow, BUFFER_HOST, PART).buffer.id;
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct request read = read_request(10 + i, buffer, PART);
+
+        cr_assert(raw_request(slow, &read, -1));
+    }
+    while (test_status_number(watcher, "charged", "output_bytes") < 2 * PART - (2 << 20))
+        (void)usleep(1000);
+    cr_expect_eq(test_stats_number(watcher, NULL, "dropped_unread"), 0);
+
+    prompt = raw_greeted(&daemon_);
+    const struct request more = read_request(12, create(prompt, BUFFER_HOST, PART).buffer.id, PART);
+
+    cr_assert(raw_request(prompt, &more, -1));
+    while (test_stats_number(watcher, NULL, "dropped_unread") < 1)
+        (void)usleep(1000);
+    raw_expect(prompt, 12, STATUS_OK);
+    cr_expect(raw_ends(slow, 10));
+    cr_expect_eq(test_stats_number(watcher, NULL, "dropped_unread"), 1);
+    gemmd_close(watcher);
+    (void)close(slow);
+    (void)close(prompt);
+}
+
 Test(settings, default_holds_for_whom_no_section_names)
 {
     char file[96];

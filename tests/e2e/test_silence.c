@@ -98,3 +98,62 @@ Test(silence, ends_a_connection_only_where_something_is_due, .timeout = 120)
         (void)close(fds[i]);
     test_daemon_stop(&daemon);
 }
+
+/* --- replies that nobody reads --------------------------------------------------------------- */
+
+enum { READ_BYTES = 12 << 20, READS = 4 }; /* together more than is let wait */
+
+static uint64_t big_buffer(int fd)
+{
+    const struct request create = {.id = 2,
+                                   .method = METHOD_BUFFER_CREATE,
+                                   .body.buffer = {.kind = BUFFER_HOST, .size = READ_BYTES}};
+    struct raw_reply reply = raw_call(fd, &create, -1);
+
+    cr_assert_eq(reply.fault.status, STATUS_OK, "%s", reply.fault.message);
+    return reply.buffer.id;
+}
+
+static void ask_for_much(int fd, uint64_t buffer)
+{
+    for (uint32_t i = 0; i < READS; i++) {
+        const struct request read = {.id = 10 + i,
+                                     .method = METHOD_BUFFER_READ,
+                                     .body.buffer = {.id = buffer, .length = READ_BYTES}};
+
+        cr_assert(raw_request(fd, &read, -1));
+    }
+}
+
+Test(silence, drops_who_reads_no_replies_and_nobody_else, .timeout = 120)
+{
+    struct test_daemon daemon = {0};
+    int stuck, slow;
+    double start, dropped = 0;
+    gemmd *watcher;
+
+    test_daemon_start(&daemon, NULL);
+    watcher = test_daemon_connect(&daemon);
+    stuck = raw_greeted(&daemon);
+    slow = raw_greeted(&daemon);
+    ask_for_much(stuck, big_buffer(stuck));
+    ask_for_much(slow, big_buffer(slow));
+    start = now();
+    while (now() - start < LIMIT_UNREAD_SECONDS + 5) {
+        static char bytes[1 << 17];
+
+        /* A little now and then: that is progress. */
+        cr_assert_gt(read(slow, bytes, sizeof(bytes)), 0);
+        if (dropped == 0 && test_stats_number(watcher, NULL, "dropped_unread") > 0)
+            dropped = now() - start;
+        (void)poll(NULL, 0, 1000);
+    }
+    cr_expect_geq(dropped, LIMIT_UNREAD_SECONDS - 2, "%g s", dropped);
+    cr_expect_leq(dropped, LIMIT_UNREAD_SECONDS + 3, "%g s", dropped);
+    cr_expect_eq(test_stats_number(watcher, NULL, "dropped_unread"), 1);
+    cr_expect_eq(test_status_number(watcher, NULL, "clients"), 2);
+    (void)close(stuck);
+    (void)close(slow);
+    gemmd_close(watcher);
+    test_daemon_stop(&daemon);
+}

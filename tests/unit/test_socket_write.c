@@ -160,14 +160,53 @@ Test(socket_write, pauses_reading_while_replies_pile_up_and_resumes)
     cr_expect_eq(f.frames, 1);
 }
 
-Test(socket_write, drops_a_client_that_never_reads_its_replies)
+static bool holds_up_to_20_mib(struct socket *socket, const struct socket_holdings *holdings)
 {
-    for (unsigned i = 0; i < 20 && socket_is_open(&f.socket); i++)
-        send_one(8 << 20, 'r', -1);
+    (void)socket;
+    return holdings->output_bytes <= 20u << 20;
+}
+
+Test(socket_write, ends_with_the_reply_that_is_more_than_its_owner_grants)
+{
+    static struct socket_operations bounded;
+
+    bounded = *f.socket.operations;
+    bounded.holds = holds_up_to_20_mib;
+    f.socket.operations = &bounded;
+    send_one(8 << 20, 'r', -1);
+    send_one(8 << 20, 'r', -1);
+    cr_expect(socket_is_open(&f.socket));
+    send_one(8 << 20, 'r', -1);
     cr_expect_not(socket_is_open(&f.socket));
     cr_expect_eq(f.socket.queue_bytes, 0);
     turn();
-    cr_expect_not_null(strstr(f.reason, "does not read"));
+    cr_expect_not_null(strstr(f.reason, "beyond the uid's limit"));
+}
+
+static unsigned stalls;
+
+static void count_stall(struct socket *socket)
+{
+    (void)socket;
+    stalls++;
+}
+
+Test(socket_write, says_once_that_replies_pile_up)
+{
+    static struct socket_operations counting;
+
+    counting = *f.socket.operations;
+    counting.stalled = count_stall;
+    f.socket.operations = &counting;
+    for (unsigned i = 0; i < 4; i++)
+        send_one(8 << 20, 'r', -1);
+    cr_expect_not(socket_is_stalled(&f.socket));
+    send_one(8 << 20, 'r', -1);
+    send_one(8 << 20, 'r', -1);
+    cr_expect(socket_is_stalled(&f.socket));
+    cr_expect_eq(stalls, 1);
+    (void)drain();
+    cr_expect_not(socket_is_stalled(&f.socket));
 }
 
 Test(socket_write, takes_and_frees_what_is_sent_after_the_end)
