@@ -29,6 +29,7 @@
  * mapping of 64 GiB takes 3 s and is no hang. */
 #define WORKER_BEATS_MISSED         6
 #define WORKER_BEATS_MISSED_MAPPING 100
+#define WORKER_BEATS_MISSED_CPU     200 /* the CPU's shares the processors with everybody */
 #define WORKER_FILL_BYTES           (16ull << 20) /* per look: a CPU worker fills a GiB in 0.3 s */
 #define WORKER_START_S              60 /* from spawn to hello: CUDA's start on a large machine takes 10 */
 #define WORKER_DYING_S              5 /* from "the device is lost" to SIGKILL; reaping takes 1.5 */

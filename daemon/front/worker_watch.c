@@ -28,13 +28,13 @@ static bool is_computing(const struct worker_process *worker)
  * and fills the memory that it maps. */
 static uint32_t looks_allowed(const struct worker_process *worker)
 {
-    uint64_t more = 0;
+    uint64_t looks = WORKER_BEATS_MISSED;
 
     if (worker->device.kind != LINK_DEVICE_CUDA)
-        more = worker_memory_under_way(worker) / WORKER_FILL_BYTES;
-    else if (worker->answers_expected == 0)
-        return WORKER_BEATS_MISSED;
-    return WORKER_BEATS_MISSED_MAPPING + (uint32_t)MIN(more, UINT32_MAX / 2);
+        looks = WORKER_BEATS_MISSED_CPU + worker_memory_under_way(worker) / WORKER_FILL_BYTES;
+    else if (worker->answers_expected > 0)
+        looks = WORKER_BEATS_MISSED_MAPPING;
+    return (uint32_t)MIN(looks, UINT32_MAX);
 }
 
 /* A worker's loop turns at least once per millisecond while it has work. One that does not is stuck

@@ -35,7 +35,7 @@
 #define SOAK_ANONYMOUS_KIB 2048
 #define SOAK_SHARED_KIB    (16 << 10)
 #define SOAK_DEVICE_BYTES  (8ull << 20)
-#define STUCK_SECONDS      30 /* without an answer of anybody */
+#define STUCK_SECONDS      60 /* without an answer of anybody: more than any worker is waited for */
 #define QUIET_SECONDS      20 /* for compile children to go, too: 10 s after their last work */
 #define FAULT_SIZE         64
 
