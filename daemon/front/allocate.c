@@ -78,15 +78,14 @@ static int clear(struct session *session, struct buffer *buffer, struct fault *f
     return 0;
 }
 
-/* Copies that nobody uses make room, one time each. */
-static bool retry(struct buffer *buffer)
+/* Copies that nobody uses make room for a creation that found none. */
+static bool must_retry(const struct buffer *buffer, const struct memory *memory)
 {
     struct server *server = container_of(buffer->table, struct server, buffers);
-    const struct memory *memory = buffer_memory(buffer);
 
     return memory->state == MEMORY_LOST && memory->lost_status == STATUS_OUT_OF_MEMORY &&
            buffer->kind == BUFFER_DEVICE && !buffer_is_imported(buffer) && buffer->requester &&
-           copies_release(&server->copies) && buffer_ask_again(buffer) == 0;
+           copies_release(&server->copies, NULL);
 }
 
 /* MAPPED or LOST. Also called when a later worker mapped it again: nobody waits then. */
@@ -98,8 +97,14 @@ static void memory_changed(struct buffer *buffer)
     bool is_zero;
     int r;
 
-    if (buffer->is_made || buffer->is_clearing || retry(buffer))
+    if (buffer->is_made || buffer->is_clearing)
         return;
+    if (must_retry(buffer, memory)) {
+        (void)buffer_ask_again(buffer); /* when it cannot, it is LOST as before */
+        memory = buffer_memory(buffer);
+        if (memory->state == MEMORY_WANTED)
+            return;
+    }
     if (memory->state == MEMORY_LOST)
         (void)fault_set(&fault, memory->lost_status, memory->lost_argument, "%s",
                         memory->lost_reason);
@@ -140,8 +145,13 @@ static int make(struct session *session,
                 struct fault *fault)
 {
     struct buffer *buffer;
-    int r = buffer_new(&session->server->buffers, request, memory_changed, &buffer, fault);
+    struct server *server = session->server;
+    int r = buffer_new(&server->buffers, request, memory_changed, &buffer, fault);
 
+    /* Its own copies are no reason to refuse a uid what it asks for. */
+    if (r == BUFFER_E_FAULT && fault->status == STATUS_LIMIT && request->kind == BUFFER_DEVICE &&
+        copies_release(&server->copies, &session->uid))
+        r = buffer_new(&server->buffers, request, memory_changed, &buffer, fault);
     if (r == BUFFER_E_FAULT)
         return SESSION_E_FAULT;
     if (r < 0)

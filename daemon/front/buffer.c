@@ -260,12 +260,21 @@ void buffer_freeze(struct buffer *buffer)
 
 int buffer_ask_again(struct buffer *buffer)
 {
+    struct worker_process *worker = buffer->table->worker;
+    int r;
+
     if (buffer->cut.slab) {
+        /* Should there be no other slab, its own memory stands for it. */
+        buffer->memory.state = MEMORY_LOST;
+        buffer->memory.lost_status = STATUS_OUT_OF_MEMORY;
         slab_give(&buffer->cut);
         return error_trace(slab_take(&buffer->table->slabs, buffer->size, &buffer->cut));
     }
-    worker_memory_remove(buffer->table->worker, &buffer->memory);
-    return error_trace(worker_memory_add(buffer->table->worker, &buffer->memory));
+    worker_memory_remove(worker, &buffer->memory);
+    r = worker_memory_add(worker, &buffer->memory);
+    if (r < 0)
+        buffer->memory.state = MEMORY_LOST;
+    return error_trace(r);
 }
 
 struct memory *buffer_memory(struct buffer *buffer)

@@ -25,7 +25,15 @@ static bool is_idle(const struct buffer *original)
     return original->copy.state == COPY_READY && original->copy.memory->references == 1;
 }
 
-bool copies_release(struct copies *copies)
+void copies_end(struct copies *copies)
+{
+    list_for_each_safe(cursor, following, &copies->used)
+    {
+        buffer_drop_copy(original_of(cursor));
+    }
+}
+
+bool copies_release(struct copies *copies, const uid_t *uid)
 {
     bool is_any = false;
 
@@ -33,7 +41,7 @@ bool copies_release(struct copies *copies)
     {
         struct buffer *original = original_of(cursor);
 
-        if (!is_idle(original))
+        if (!is_idle(original) || (uid && *uid != original->uid))
             continue;
         buffer_drop_copy(original);
         is_any = true;

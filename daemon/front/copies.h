@@ -29,5 +29,6 @@ struct copies {
 void copies_init(struct copies *copies);
 /* What a product that reads the buffer is to use: its copy, or the buffer itself. */
 struct buffer *copies_use(struct server *server, struct buffer *buffer);
-/* Lets go of all that no job uses; false when there is none. */
-bool copies_release(struct copies *copies);
+/* Lets go of all that no job uses, or of one uid's of them; false when there is none. */
+bool copies_release(struct copies *copies, const uid_t *uid);
+void copies_end(struct copies *copies); /* there are no jobs any more */

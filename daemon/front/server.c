@@ -376,7 +376,7 @@ struct server *server_free(struct server *server)
     if (!server)
         return NULL;
     tuner_deinit(&server->tuner);
-    (void)copies_release(&server->copies);
+    copies_end(&server->copies);
     buffers_end(&server->buffers);
     buffers_deinit(&server->buffers);
     staging_deinit(&server->staging);

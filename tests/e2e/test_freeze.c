@@ -16,15 +16,22 @@
 #define SIDE  450 /* 810 kB of fp32: a device of 8 MiB lends room for two */
 #define BYTES ((uint64_t)SIDE * SIDE * 4)
 
+#define CONFIG "[default]\ndevice-bytes = 2G\n" /* of which two copies are a little */
+
 static struct test_daemon daemon_;
 static gemmd *connection;
 
 static void start(void)
 {
-    static const char *const arguments[] = {"--mode", "0666", NULL};
+    char path[] = "/tmp/gemmd-freeze-XXXXXX";
+    int fd = mkstemp(path);
+    const char *const arguments[] = {"--mode", "0666", "--config", path, NULL};
 
+    (void)!write(fd, CONFIG, strlen(CONFIG));
+    (void)close(fd);
     (void)setenv("FAKE_DRIVER_TOTAL", "8388608", 1);
     test_daemon_start(&daemon_, arguments);
+    (void)unlink(path);
     (void)chmod(daemon_.directory, 0755);
     connection = test_daemon_connect(&daemon_);
 }
@@ -187,6 +194,24 @@ Test(freeze, longest_unused_copies_go_first)
     expect_right(buffers[0], 1);
 }
 
+/* 2 GiB, as the uid may have, if it were not for its copy. */
+Test(freeze, own_copies_are_no_reason_to_be_refused)
+{
+    gemmd_buffer *buffer = make(4, NULL), *large = NULL;
+
+    need_device();
+    if (!test_device_is_fake())
+        cr_skip_test("fills no real device");
+    cr_assert_eq(gemmd_buffer_freeze(buffer), GEMMD_OK);
+    expect_copied(buffer, 4);
+    cr_expect_eq(gemmd_buffer_create(connection, GEMMD_DEVICE, (2ull << 30) + 1, NULL, 0, &large),
+                 GEMMD_LIMIT);
+    cr_expect_eq(copies("copied_bytes"), 0);
+    expect_copied(buffer, 4);
+    cr_expect_eq(gemmd_buffer_create(connection, GEMMD_DEVICE, 2ull << 30, NULL, 0, &large),
+                 GEMMD_OUT_OF_MEMORY); /* the quota let it pass */
+}
+
 Test(freeze, copies_go_when_memory_is_short)
 {
     gemmd_buffer *buffer = make(5, NULL), *large = NULL;
@@ -196,7 +221,7 @@ Test(freeze, copies_go_when_memory_is_short)
         cr_skip_test("fills no real device");
     cr_assert_eq(gemmd_buffer_freeze(buffer), GEMMD_OK);
     expect_copied(buffer, 5);
-    cr_expect_eq(gemmd_buffer_create(connection, GEMMD_DEVICE, 2ull << 30, NULL, 0, &large),
+    cr_expect_eq(gemmd_buffer_create(connection, GEMMD_DEVICE, 3ull << 29, NULL, 0, &large),
                  GEMMD_OUT_OF_MEMORY);
     cr_expect_eq(copies("copied_bytes"), 0);
     expect_copied(buffer, 5);

@@ -61,8 +61,8 @@ class Driver:
         function = self._functions.get(name)
         if function is None:
             address, found = c_void_p(), c_int()
-            self._resolve(name.encode(), byref(address), c_int(INTERFACE),
-                          c_uint64(_LEGACY_STREAM), byref(found))
+            interface, flags = c_int(INTERFACE), c_uint64(_LEGACY_STREAM)
+            self._resolve(name.encode(), byref(address), interface, flags, byref(found))
             if not address.value:
                 raise CudaError(f"the CUDA driver has no {name}")
             function = self._functions[name] = ctypes.CFUNCTYPE(c_int)(address.value)
@@ -100,18 +100,17 @@ class Driver:
 
     def map(self, fd: int, size: int, ordinal: int) -> int:
         """The address of an exported allocation."""
-        handle, address = c_uint64(), c_uint64()
+        handle, address, whole = c_uint64(), c_uint64(), c_size_t(size)
+        none, kind = c_uint64(0), c_int(_DESCRIPTOR)
         access = _Access(_Location(_DEVICE, ordinal), _READ_WRITE)
         with self.on(ordinal), contextlib.ExitStack() as undo:
-            self.call("cuMemImportFromShareableHandle", byref(handle), c_void_p(fd),
-                      c_int(_DESCRIPTOR))
+            self.call("cuMemImportFromShareableHandle", byref(handle), c_void_p(fd), kind)
             try:
-                self.call("cuMemAddressReserve", byref(address), c_size_t(size), c_size_t(0),
-                          c_uint64(0), c_uint64(0))
-                undo.callback(self.call, "cuMemAddressFree", address, c_size_t(size))
-                self.call("cuMemMap", address, c_size_t(size), c_size_t(0), handle, c_uint64(0))
-                undo.callback(self.call, "cuMemUnmap", address, c_size_t(size))
-                self.call("cuMemSetAccess", address, c_size_t(size), byref(access), c_size_t(1))
+                self.call("cuMemAddressReserve", byref(address), whole, none, none, none)
+                undo.callback(self.call, "cuMemAddressFree", address, whole)
+                self.call("cuMemMap", address, whole, none, handle, none)
+                undo.callback(self.call, "cuMemUnmap", address, whole)
+                self.call("cuMemSetAccess", address, whole, byref(access), c_size_t(1))
                 undo.pop_all()
             finally:
                 self.call("cuMemRelease", handle)
@@ -127,9 +126,8 @@ class Driver:
     # --- memory of ours, to others -----------------------------------------------------------
 
     def device_of(self, address: int) -> int:
-        ordinal = c_int()
-        self.call("cuPointerGetAttribute", byref(ordinal), c_int(_DEVICE_ORDINAL),
-                  c_uint64(address))
+        ordinal, which = c_int(), c_int(_DEVICE_ORDINAL)
+        self.call("cuPointerGetAttribute", byref(ordinal), which, c_uint64(address))
         return ordinal.value
 
     def allocation_of(self, address: int) -> Allocation:
@@ -140,11 +138,10 @@ class Driver:
 
     def descriptor_of(self, address: int) -> int:
         """For memory of the virtual memory interface that was made to be shared."""
-        handle, fd = c_uint64(), c_int(-1)
+        handle, fd, kind = c_uint64(), c_int(-1), c_int(_DESCRIPTOR)
         self.call("cuMemRetainAllocationHandle", byref(handle), c_void_p(address))
         try:
-            self.call("cuMemExportToShareableHandle", byref(fd), handle, c_int(_DESCRIPTOR),
-                      c_uint64(0))
+            self.call("cuMemExportToShareableHandle", byref(fd), handle, kind, c_uint64(0))
         finally:
             self.call("cuMemRelease", handle)
         return fd.value
