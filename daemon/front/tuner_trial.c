@@ -157,24 +157,27 @@ int tuner_fill(struct server *server, struct tuner_run *run, struct fault *ret_f
     return 0;
 }
 
+/* Trials take the sets in groups, one after the other: none finds what the one before it left in
+ * the L2. */
 static void place_operands(struct tuner_run *run, struct job *job)
 {
     static const enum operand_role roles[] = {OPERAND_A, OPERAND_B, OPERAND_D};
 
-    uint64_t set = run->round % run->sets * run->set_bytes;
+    uint64_t group = MIN(run->repeats, run->sets);
+    uint64_t trial = run->round * run->keep + run->candidate;
+    uint64_t first = trial % (run->sets / group) * group * run->set_bytes;
 
     for (size_t i = 0; i < ARRAY_SIZE(roles); i++) {
         uint64_t span = problem_span(&run->problem, roles[i]);
 
-        if (span == 0)
-            continue;
-        job_use_buffer(job, roles[i], buffer_ref(run->memory),
-                       run->offset[roles[i]] + (run->repeats > 1 ? 0 : set), span);
+        if (span > 0)
+            job_use_buffer(job, roles[i], buffer_ref(run->memory), first + run->offset[roles[i]],
+                           span);
     }
     if (run->repeats == 1)
         return;
     job->repeats = run->repeats;
-    job->repeat_sets = (uint32_t)run->sets;
+    job->repeat_sets = (uint32_t)group;
     job->repeat_step = run->set_bytes;
 }
 
