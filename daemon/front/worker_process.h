@@ -24,9 +24,8 @@
                              */
 #define WORKER_QUIT_MS 5000 /* from LINK_QUIT to SIGKILL */
 #define WORKER_LOOK_MS 100  /* between two looks at a worker that has something to do */
-/* Looks without a heartbeat, after which it hangs. With commands alone: six milliseconds are usual,
- * a copy from 4 GiB of memory that could not be registered takes as long. While it maps or loads: a
- * mapping of 64 GiB takes 3 s and is no hang. */
+/* Looks without a heartbeat, after which it hangs. With commands alone a millisecond is usual.
+ * While it maps, loads or computes: a mapping of 64 GiB takes 3 s and is no hang. */
 #define WORKER_BEATS_MISSED         6
 #define WORKER_BEATS_MISSED_MAPPING 100
 #define WORKER_BEATS_MISSED_CPU     200 /* the CPU's shares the processors with everybody */

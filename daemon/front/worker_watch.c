@@ -9,7 +9,9 @@
  */
 #include "worker_internal.h"
 
+#include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 
 static uint32_t looks(uint32_t seconds)
 {
@@ -24,6 +26,22 @@ static bool is_computing(const struct worker_process *worker)
            link_commands_taken(&worker->link) + worker->in_flight > worker->link.commands_written;
 }
 
+/* Whether the process has something to compute: a driver call may copy gigabytes from memory that
+ * could not be registered, at a processor's speed. Stopped or asleep in the kernel, it has not. */
+static bool is_running(const struct worker_process *worker)
+{
+    char path[64], state = 0;
+    FILE *file;
+
+    (void)snprintf(path, sizeof(path), "/proc/%" PRId64 "/stat", worker->pid);
+    file = fopen(path, "re");
+    if (!file)
+        return false;
+    (void)fscanf(file, "%*d (%*[^)]) %c", &state);
+    (void)fclose(file);
+    return state == 'R';
+}
+
 /* Looks without a heartbeat that it may need. The CPU worker shares the processors with everybody,
  * and fills the memory that it maps. */
 static uint32_t looks_allowed(const struct worker_process *worker)
@@ -32,7 +50,8 @@ static uint32_t looks_allowed(const struct worker_process *worker)
 
     if (worker->device.kind != LINK_DEVICE_CUDA)
         looks = WORKER_BEATS_MISSED_CPU + worker_memory_under_way(worker) / WORKER_FILL_BYTES;
-    else if (worker->answers_expected > 0)
+    else if (worker->answers_expected > 0 ||
+             (worker->beats_missed >= WORKER_BEATS_MISSED && is_running(worker)))
         looks = WORKER_BEATS_MISSED_MAPPING;
     return (uint32_t)MIN(looks, UINT32_MAX);
 }
