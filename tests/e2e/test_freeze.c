@@ -226,3 +226,15 @@ Test(freeze, copies_go_when_memory_is_short)
     cr_expect_eq(copies("copied_bytes"), 0);
     expect_copied(buffer, 5);
 }
+
+/* The daemon's own end, with nobody there to free them. */
+Test(freeze, named_ones_and_their_copies_end_with_the_daemon)
+{
+    gemmd_buffer *first = make(1, "first"), *second = make(2, "second");
+
+    need_device();
+    cr_assert_eq(gemmd_buffer_freeze(second), GEMMD_OK);
+    cr_assert_eq(gemmd_buffer_freeze(first), GEMMD_OK);
+    expect_copied(second, 2);
+    expect_copied(first, 1);
+}
