@@ -84,6 +84,7 @@ struct link_message {
     uint32_t cluster_m, cluster_n;    /* LINK_LOAD: CTAs of a cluster; 0: 1 */
     uint32_t cluster_k;               /* LINK_LOAD: of them, those of one tile; 0: 1 */
     uint32_t has_cta_per_tile;        /* LINK_LOAD: 0: CTAs walk over the tiles */
+    uint32_t begins_early; /* LINK_LOAD: the kernel waits for the grid before it by itself */
     uint32_t repacks; /* LINK_LOAD: the cubin has a kernel that copies inputs before the product */
     struct link_box box[LINK_BOXES]; /* LINK_LOAD */
     uint64_t offset;                 /* LINK_MAP foreign, ipc: where in it the memory begins */

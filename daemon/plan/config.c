@@ -39,10 +39,8 @@ static const char *const schedule_texts[] = {
 };
 
 static const char *const copy_texts[] = {
-    [CONFIG_COPY_V16] = "v16",
-    [CONFIG_COPY_ELEMENT] = "element",
-    [CONFIG_COPY_TMA] = "tma",
-    [CONFIG_COPY_REPACK] = "repack",
+    [CONFIG_COPY_V16] = "v16",       [CONFIG_COPY_ELEMENT] = "element", [CONFIG_COPY_TMA] = "tma",
+    [CONFIG_COPY_REPACK] = "repack", [CONFIG_COPY_REALIGN] = "realign",
 };
 
 static const struct arch *arch_find(uint32_t number)
@@ -230,13 +228,16 @@ static void hopper_resources(const struct config *config,
     ret_resources->threads = (tile->warps_m + loading_warps) * 32;
     ret_resources->shared_memory = ring + buffers + barriers;
     ret_resources->is_persistent = tile->schedule >= CONFIG_SCHEDULE_PERSISTENT;
+    ret_resources->begins_early = true;
     ret_resources->repacks = tile->copy == CONFIG_COPY_REPACK;
-    ret_resources->box[CONFIG_BOX_A] =
-        input_box(tile->m, tile->k, !config->trans_a, config->cluster_n);
-    ret_resources->box[CONFIG_BOX_B] =
-        input_box(tile->n, tile->k, config->trans_b, config->cluster_m);
-    /* Rows of C and D that start anywhere are for threads. */
-    if (!ret_resources->repacks)
+    /* Rows that start anywhere are for threads. */
+    if (tile->copy != CONFIG_COPY_REALIGN) {
+        ret_resources->box[CONFIG_BOX_A] =
+            input_box(tile->m, tile->k, !config->trans_a, config->cluster_n);
+        ret_resources->box[CONFIG_BOX_B] =
+            input_box(tile->n, tile->k, config->trans_b, config->cluster_m);
+    }
+    if (tile->copy == CONFIG_COPY_TMA)
         ret_resources->box[CONFIG_BOX_C] = ret_resources->box[CONFIG_BOX_D] = out;
 }
 

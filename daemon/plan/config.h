@@ -44,6 +44,8 @@ enum config_copy {
     CONFIG_COPY_TMA,     /* every row starts on 16 bytes: tensor copies, both ways */
     CONFIG_COPY_REPACK,  /* any alignment: a launch before copies inputs to rows that tensor copies
                             can read; stores of 16 bytes inside rows, of elements at their ends */
+    CONFIG_COPY_REALIGN, /* any alignment, in one launch: threads load, shift and store as tensor
+                            copies would have; stores as REPACK */
 };
 
 struct config {
@@ -84,6 +86,7 @@ struct config_resources {
     uint32_t shared_memory;           /* dynamic, bytes */
     uint32_t ctas_per_multiprocessor; /* what the launch bounds promise */
     bool is_persistent;               /* CTAs walk: no more of them than fit at once */
+    bool begins_early;                /* the kernel waits for the grid before it by itself */
     bool repacks;                     /* the module has the kernel CONFIG_REPACK_ENTRY, too */
     struct config_box box[CONFIG_BOX_COUNT];
 };

@@ -134,6 +134,10 @@ explain(const struct plan_device *device, enum operand_role unaligned, struct pl
         snprintf(copy, sizeof copy,
                  "rows of %s do not all start on %d bytes, so %.1f MB of inputs are copied first",
                  operand_name(unaligned), ROW_ALIGNMENT, plan->repack_bytes * 1e-6);
+    else if (plan->config.copy == CONFIG_COPY_REALIGN)
+        snprintf(copy, sizeof copy,
+                 "rows of %s do not all start on %d bytes, so threads shift what they load",
+                 operand_name(unaligned), ROW_ALIGNMENT);
     else
         snprintf(copy, sizeof copy,
                  "rows of %s do not all start on %d bytes, so elements are copied one by one",
@@ -225,6 +229,8 @@ static enum status rank(const struct problem *problem,
         rank_with(problem, device, CONFIG_COPY_V16, 0, ranking);
     if (unaligned != OPERAND_COUNT && plan_hopper_can(problem) && repacked <= PLAN_REPACK_BYTES_MAX)
         rank_with(problem, device, CONFIG_COPY_REPACK, repacked, ranking);
+    if (unaligned != OPERAND_COUNT && plan_hopper_can(problem))
+        rank_with(problem, device, CONFIG_COPY_REALIGN, 0, ranking);
     if (ranking->count == 0 || unaligned != OPERAND_COUNT)
         rank_with(problem, device, CONFIG_COPY_ELEMENT, 0, ranking);
     if (ranking->count == 0)

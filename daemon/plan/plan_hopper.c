@@ -16,6 +16,7 @@
 
 #define FLOP_PER_CLOCK   4096.0 /* of a multiprocessor, 16-bit operands, fp32 sums */
 #define TURN_CLOCKS      370.0  /* of the loop over K tiles, however narrow they are */
+#define REALIGN_CLOCKS   600.0  /* of the same where threads shift what they load */
 #define L2_BYTES_CLOCK   46.0   /* of a multiprocessor when all of them load */
 #define LINE             128    /* bytes; what copies move of a row at a time, too */
 #define SPLIT_LINES      1.8    /* what a copy costs whose every part lies in two lines */
@@ -23,6 +24,7 @@
 #define LAUNCH_SECONDS   0.3e-6 /* beside the end of the one before */
 #define REPACK_SECONDS   3.2e-6 /* a launch more, and to wait for it */
 #define NORM             5.0
+#define EDGE_EXTENT      64     /* of D in its last tile, for which half of the products do */
 #define FILL_CLOCKS      1500.0 /* barriers, first copies, last store */
 #define TILE_CLOCKS      300.0  /* between two tiles of a CTA, besides the store */
 #define DEFAULT_CLOCK    1.7e9
@@ -103,6 +105,14 @@ static double memory_bytes(const struct problem *problem)
     return input * k * (a * m + b * n) + output * m * n * batch * (problem->beta != 0 ? 2 : 1);
 }
 
+/* Units along one side that take as long as any. */
+static double whole_units(int64_t extent, uint32_t unit)
+{
+    bool has_edge = extent % unit != 0 && extent % unit <= EDGE_EXTENT;
+
+    return divide_up(extent, unit) - (has_edge ? 1 : 0);
+}
+
 /* The launch before the product's reads what it copies once, and writes it once. */
 static double repack_seconds(const struct config *config, double bytes, double hbm)
 {
@@ -125,6 +135,23 @@ double plan_hopper_rounds(double rounds, double tile, double powered)
     double rest = rounds - floor(rounds);
 
     return floor(rounds) * fmax(tile, powered) + (rest > 0 ? fmax(tile, powered * rest) : 0);
+}
+
+/* Kernels that repack take half as long for units in which D ends early: rounds in halves. */
+static double trimmed_rounds(const struct problem *problem,
+                             const struct config *config,
+                             double walkers,
+                             double tile,
+                             double powered)
+{
+    uint32_t unit_m = config->tile_m * config->cluster_m;
+    uint32_t unit_n = config->tile_n * config->cluster_n;
+    double batch = (double)problem->batch;
+    double units = divide_up(problem->m, unit_m) * divide_up(problem->n, unit_n) * batch;
+    double whole = whole_units(problem->m, unit_m) * whole_units(problem->n, unit_n) * batch;
+    double halves = (units + whole) / walkers;
+
+    return plan_hopper_rounds(whole > 0 ? fmax(halves, 2) : halves, tile, powered) / 2;
 }
 
 /* Of two bounds of one time. */
@@ -162,10 +189,13 @@ void plan_hopper_predict(const struct problem *problem,
     bool is_overlapped = config->schedule == CONFIG_SCHEDULE_PINGPONG;
     double store_rounds = is_overlapped ? fmin(rounds, 1) : rounds;
     double product = 2 * area * config->tile_k / FLOP_PER_CLOCK; /* clocks of a turn, at best */
-    double turn = fmax(product / loop_efficiency(config, rounds), TURN_CLOCKS);
+    double turn = fmax(product / loop_efficiency(config, rounds),
+                       config->copy == CONFIG_COPY_REALIGN ? REALIGN_CLOCKS : TURN_CLOCKS);
     double turns = depth / config->tile_k;
-    double tensor =
-        plan_hopper_rounds(units / walkers, turns * turn, turns * product / power_share(config));
+    double powered = turns * product / power_share(config);
+    double tensor = config->copy == CONFIG_COPY_REPACK
+                        ? trimmed_rounds(problem, config, walkers, turns * turn, powered)
+                        : plan_hopper_rounds(units / walkers, turns * turn, powered);
     double tail = FILL_CLOCKS + store_rounds * (TILE_CLOCKS + store / STORE_BYTES_CLK);
 
     ret_plan->config = *config;

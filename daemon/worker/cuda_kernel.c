@@ -100,6 +100,7 @@ int cuda_kernels_load(struct cuda_kernels *kernels,
     kernel->cluster_n = MAX(request->cluster_n, 1u);
     kernel->cluster_k = MAX(request->cluster_k, 1u);
     kernel->has_cta_per_tile = request->has_cta_per_tile;
+    kernel->begins_early = request->begins_early;
     memcpy(kernel->box, request->box, sizeof(kernel->box));
     memcpy(kernel->configuration, request->configuration, sizeof(kernel->configuration));
     kernel->configuration[sizeof(kernel->configuration) - 1] = 0;

@@ -19,6 +19,7 @@ struct cuda_kernel {
     uint32_t ctas_per_multiprocessor; /* what fits in fact, at most what was planned */
     uint32_t tile_m, tile_n, cluster_m, cluster_n, cluster_k;
     bool has_cta_per_tile; /* else CTAs walk */
+    bool begins_early;     /* takes tensor feeds, and waits for the grid before it by itself */
     struct link_box box[LINK_BOXES];
     char configuration[sizeof(((struct link_message *)0)->configuration)];
 };

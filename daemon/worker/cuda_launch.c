@@ -4,16 +4,11 @@
 
 _Static_assert(sizeof(struct gemmd_tensor_map) == sizeof(CUtensorMap), "passed as it is");
 
-static bool takes_maps(const struct cuda_kernel *kernel)
-{
-    return kernel->box[GEMMD_TENSOR_A].columns;
-}
-
 uint32_t cuda_launch_jobs_max(const struct cuda_kernel *kernel)
 {
     if (kernel->repack)
         return 1;
-    return takes_maps(kernel) ? GEMMD_TENSOR_JOBS : GEMMD_FEED_JOBS;
+    return kernel->begins_early ? GEMMD_TENSOR_JOBS : GEMMD_FEED_JOBS;
 }
 
 /* --- the grid -------------------------------------------------------------------------------- */
@@ -192,11 +187,11 @@ static int launch_feed(const struct cuda_launch_target *target,
         .sharedMemBytes = kernel->shared_memory,
         .hStream = target->stream,
         .attrs = attributes,
-        .numAttrs = takes_maps(kernel) ? 2 : 0,
+        .numAttrs = kernel->begins_early ? 2 : 0,
     };
     assert(feed->job_count <= cuda_launch_jobs_max(kernel));
 
-    if (takes_maps(kernel)) {
+    if (kernel->begins_early) {
         int r = encode_all(target->driver, kernel, feed, &maps, ret_fault);
         if (r)
             return r;

@@ -51,7 +51,8 @@ constexpr int stages = GEMMD_STAGES;
 constexpr int warps_m = GEMMD_WARPS_M;
 constexpr int warps_n = GEMMD_WARPS_N;
 constexpr bool copies_elements = GEMMD_COPY == 1; /* CONFIG_COPY_ELEMENT */
-constexpr bool stores_anywhere = GEMMD_COPY == 3; /* CONFIG_COPY_REPACK: rows of C and D too */
+constexpr bool realigns = GEMMD_COPY == 4; /* CONFIG_COPY_REALIGN */
+constexpr bool stores_anywhere = GEMMD_COPY == 3 || realigns; /* CONFIG_COPY_REPACK */
 constexpr int shared_memory = GEMMD_SHARED_MEMORY;
 constexpr int ctas_per_multiprocessor = GEMMD_CTAS_PER_MULTIPROCESSOR;
 
@@ -99,6 +100,8 @@ static_assert(!is_hopper || warps_n == 1 && warps_m % 4 == 0, "groups divide the
 static_assert(!is_hopper || group_m % 64 == 0, "wgmma has 64 rows");
 static_assert(!is_hopper || tile_k * input_size == 128, "a K tile is one row of the 128B swizzle");
 static_assert(!is_pingpong || groups == 2, "two groups take turns");
+static_assert(!realigns || is_specialized && groups == 1 && cluster_m * cluster_n == 1,
+              "who realigns has a group for it, with many registers, and copies for itself");
 static_assert(cluster <= 2, "both CTAs of a cluster read what one multicasts");
 
 } // namespace cfg

@@ -13,6 +13,7 @@
 #include "epi/store_any.cuh"
 #include "epi/store_direct.cuh"
 #include "epi/store_tma.cuh"
+#include "load/realign.cuh"
 #include "load/tma.cuh"
 #include "mma/wgmma.cuh"
 #include "ptx/griddepcontrol.cuh"
@@ -31,21 +32,34 @@ struct launch {
     cta_place place;
 };
 
-DEVICE void load(const launch &in)
+/* Tensor copies, by one thread. */
+DEVICE void load_by_copies(const launch &in)
 {
     loader loads(in.feed, in.maps, in.place, in.s_base);
-
     bool is_first = true;
 
     while (loads.next_unit()) {
-        /* Two such grids fit beside each other. */
-        if (is_first && 2 * gridDim.x <= nsmid())
+        /* Two such grids fit beside each other; what is repacked is not there yet. */
+        if (is_first && !cfg::stores_anywhere && 2 * gridDim.x <= nsmid())
             loads.prefetch();
         if (is_first)
             griddepcontrol_wait();
         is_first = false;
         while (loads.smem_from_gmem())
             ;
+    }
+}
+
+/* By all of the loading group. */
+DEVICE void load(const launch &in)
+{
+    if constexpr (cfg::realigns) {
+        realigner loads(in.feed, in.place, in.s_base, threadIdx.x);
+
+        griddepcontrol_wait();
+        loads.run();
+    } else if (threadIdx.x == 0) {
+        load_by_copies(in);
     }
 }
 
@@ -97,6 +111,11 @@ template <> struct writer_of<true> {
 /* K tiles whose products may run on while the next ones are issued. */
 constexpr int products_behind = cfg::is_specialized && cfg::stages > 1 ? 1 : 0;
 
+/* Where sizes are odd, the last tiles have little in them, and often a round of their own: it takes
+ * half as long without the products of what is not there. */
+constexpr int edge_cols = 64;
+constexpr bool trims_edges = cfg::stores_anywhere && cfg::tile_n > edge_cols;
+
 struct multiplier {
     const launch &in;
     int group;
@@ -118,9 +137,9 @@ struct multiplier {
         loads.next();
     }
 
-    /* All products of a unit; those of the last K tile may run on, from the slot that is returned.
-     */
-    DEVICE int accum_from_ring(group_tile &tile, int k_tiles)
+    /* All products of a unit, of the tile's first COLS columns; those of the last K tile may run on,
+     * from the slot that is returned. */
+    template <int COLS> DEVICE int accum_from_ring(group_tile &tile, int k_tiles)
     {
         int first_block = cfg::is_pingpong ? 0 : group * group_tile::blocks;
         int previous = 0;
@@ -132,8 +151,9 @@ struct multiplier {
             /* The same number, but the compiler sees that it is the warp's: descriptors are then
              * made in uniform registers, with no moves between products. */
             wait_parity(smem::full_barrier(in.s_base, at.slot), at.parity);
-            tile.accum_from_smem(in.s_base, (int)shfl_sync_idx((u32)at.slot, 0), first_block,
-                                 i > 0);
+            if constexpr (COLS > 0)
+                tile.accum_from_smem<COLS>(in.s_base, (int)shfl_sync_idx((u32)at.slot, 0),
+                                           first_block, i > 0);
             wgmma_wait_group<products_behind>();
             if (products_behind == 0)
                 release(at.slot);
@@ -145,6 +165,16 @@ struct multiplier {
         if (cfg::is_pingpong)
             turn.pass_on(lane);
         return previous;
+    }
+
+    /* Of a tile that D ends in, no more products than it needs. */
+    DEVICE int accum_from_ring_at(const out_place &to, group_tile &tile, int k_tiles)
+    {
+        if (to.row >= to.job.m)
+            return accum_from_ring<0>(tile, k_tiles);
+        if (to.cols_left(0) <= edge_cols)
+            return accum_from_ring<edge_cols>(tile, k_tiles);
+        return accum_from_ring<cfg::tile_n>(tile, k_tiles);
     }
 
     DEVICE void finish(group_tile &tile, int k_tiles, int slot)
@@ -186,7 +216,11 @@ struct multiplier {
             }
             if (k_tiles == 0)
                 tile.clear();
-            int slot = accum_from_ring(tile, k_tiles);
+            int slot;
+            if constexpr (trims_edges)
+                slot = accum_from_ring_at(place_of(work, work.place()), tile, k_tiles);
+            else
+                slot = accum_from_ring<cfg::tile_n>(tile, k_tiles);
             out_place to = place_of(work, work.place()); /* while the last products run */
             epilogue op(work.job(), to.item);
             finish(tile, k_tiles, slot);
@@ -222,8 +256,7 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
     if (group < 0) {
         if (moves_registers)
             setmaxnreg_dec<56>();
-        if (threadIdx.x == 0)
-            load(in);
+        load(in);
         cluster_leave();
     } else {
         if (moves_registers)

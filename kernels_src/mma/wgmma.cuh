@@ -32,7 +32,8 @@ struct group_tile {
             accumulators_fence(accum[block]);
     }
 
-    DEVICE static void multiply(float (&d)[cfg::tile_n / 2], u64 desc_a, u64 desc_b, u32 scale_d)
+    template <int COUNT>
+    DEVICE static void multiply(float (&d)[COUNT], u64 desc_a, u64 desc_b, u32 scale_d)
     {
         if constexpr (cfg::input == cfg::bf16)
             wgmma_m64k16_f32_bf16<operand_a::tnsp, operand_b::tnsp>(d, desc_a, desc_b, scale_d);
@@ -40,8 +41,9 @@ struct group_tile {
             wgmma_m64k16_f32_f16<operand_a::tnsp, operand_b::tnsp>(d, desc_a, desc_b, scale_d);
     }
 
-    /* Products of one K tile, as one group of wgmma. first_block: of the group's rows in the tile.
-     * keeps: 0 when the accumulators hold nothing yet. */
+    /* Products of one K tile, as one group of wgmma, of the tile's first COLS columns. first_block:
+     * of the group's rows in the tile. keeps: 0 when the accumulators hold nothing yet. */
+    template <int COLS>
     DEVICE void accum_from_smem(u32 s_base, int slot, int first_block, u32 keeps)
     {
         u32 low_a = operand_a::low_word(smem::a_of_slot(s_base, slot)) +
@@ -54,7 +56,7 @@ struct group_tile {
         for (int slice = 0; slice < slices; slice++)
 #pragma unroll
             for (int block = 0; block < blocks; block++)
-                multiply(accum[block],
+                multiply((float(&)[COLS / 2]) accum[block],
                          operand_a::desc(low_a + slice * operand_a::step_k +
                                          block * operand_a::step_block),
                          operand_b::desc(low_b + slice * operand_b::step_k),

@@ -69,7 +69,7 @@ DEVICE void barriers_init(u32 s_base)
     for (int slot = 0; slot < cfg::stages; slot++) {
         int readers = cfg::is_pingpong ? 1 : cfg::groups;
 
-        mbarrier_init(smem::full_barrier(s_base, slot), 1);
+        mbarrier_init(smem::full_barrier(s_base, slot), cfg::realigns ? 4 : 1);
         mbarrier_init(smem::empty_barrier(s_base, slot), readers * 4 * cfg::cluster);
     }
     for (int i = 0; i < cfg::groups * 2; i++)

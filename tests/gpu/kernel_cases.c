@@ -367,7 +367,7 @@ static void judge(const struct sample *s, char *ret_text, size_t size)
 
 static bool takes_any_row(const struct config *config)
 {
-    return config->copy == CONFIG_COPY_ELEMENT || config->copy == CONFIG_COPY_REPACK;
+    return config->copy != CONFIG_COPY_V16 && config->copy != CONFIG_COPY_TMA;
 }
 
 static bool
@@ -450,7 +450,7 @@ void kernel_cases_run(enum config_family family)
             continue;
         for (size_t j = 0; j < ARRAY_SIZE(shapes); j++)
             cases += try(&configs[i], &shapes[j], i, (i + j) % 3 == 0);
-        if (configs[i].copy == CONFIG_COPY_REPACK)
+        if (configs[i].family == CONFIG_HOPPER && takes_any_row(&configs[i]))
             cases += try_places(&configs[i], i);
         bench.gpu->operations->unload(bench.gpu, i);
         nvrtc_result_deinit(&compiled[i].result);

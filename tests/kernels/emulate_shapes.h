@@ -47,7 +47,7 @@ static const struct shape shapes[] = {
 /* Its kernels need rows that start on 16 bytes. */
 static bool is_aligned(const struct config *config)
 {
-    return config->copy != CONFIG_COPY_ELEMENT && config->copy != CONFIG_COPY_REPACK;
+    return config->copy == CONFIG_COPY_V16 || config->copy == CONFIG_COPY_TMA;
 }
 
 static int64_t padded(const struct config *config, int64_t cols, enum dtype dtype, int pad)

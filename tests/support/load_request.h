@@ -32,6 +32,7 @@ load_request(const struct config *config, uint64_t id, uint64_t cubin_size)
     request.shared_memory = resources.shared_memory;
     request.ctas_per_multiprocessor = resources.ctas_per_multiprocessor;
     request.has_cta_per_tile = !resources.is_persistent;
+    request.begins_early = resources.begins_early;
     request.repacks = resources.repacks;
     for (int i = 0; i < LINK_BOXES; i++)
         request.box[i] = (struct link_box){resources.box[i].columns, resources.box[i].rows};

@@ -103,6 +103,7 @@ Test(cuda_launch, starts_whole_clusters)
 {
     struct link_message request = kernel();
     request.cluster_m = 2;
+    request.begins_early = 1;
     for (int i = 0; i < LINK_BOXES; i++)
         request.box[i] = (struct link_box){64, 64};
     cr_assert_eq(launch(&request, 3 * TILE, TILE), STATUS_OK);
@@ -118,6 +119,7 @@ Test(cuda_launch, encodes_maps_only_for_kernels_that_take_them)
     cr_assert_eq(launch(&request, TILE, TILE), STATUS_OK);
     cr_expect_eq(fake_driver_calls("cuTensorMapEncodeTiled"), 0);
 
+    request.begins_early = 1;
     for (int i = 0; i < LINK_BOXES; i++)
         request.box[i] = (struct link_box){64, 64};
     cr_assert_eq(launch(&request, TILE, TILE), STATUS_OK);
@@ -131,6 +133,7 @@ Test(cuda_launch, encodes_maps_only_for_kernels_that_take_them)
 Test(cuda_launch, answers_a_map_that_the_driver_refuses)
 {
     struct link_message request = kernel();
+    request.begins_early = 1;
     for (int i = 0; i < LINK_BOXES; i++)
         request.box[i] = (struct link_box){64, 64};
     fake_driver_fail("cuTensorMapEncodeTiled", 1, CUDA_ERROR_INVALID_VALUE);
@@ -176,6 +179,7 @@ static void load_repacking(void)
     struct fault fault = FAULT_NONE;
     struct link_message request = kernel();
 
+    request.begins_early = 1;
     request.repacks = 1;
     request.box[0] = request.box[1] =
         (struct link_box){64, 64}; /* none of D, whose rows are of 98 bytes */

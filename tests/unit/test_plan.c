@@ -283,8 +283,7 @@ Test(plan, answers_every_pair_layout_and_alignment_of_every_architecture)
         cr_assert_eq(plan.config.trans_a, problem.trans_a);
         cr_assert_eq(plan.config.trans_b, problem.trans_b);
         if (plan.config.family == CONFIG_HOPPER)
-            cr_assert(device.arch == 90 &&
-                      plan.config.copy == (is_aligned ? CONFIG_COPY_TMA : CONFIG_COPY_REPACK));
+            cr_assert(device.arch == 90 && is_aligned == (plan.config.copy == CONFIG_COPY_TMA));
         else
             cr_assert_eq(plan.config.copy, is_aligned ? CONFIG_COPY_V16 : CONFIG_COPY_ELEMENT);
         cr_assert_gt(strlen(plan.reason), 0);
@@ -335,13 +334,22 @@ Test(plan, repacks_the_inputs_of_large_products_and_says_so)
     cr_expect_eq(plan.repack_bytes, 0, "stores need no copies");
 }
 
-Test(plan, copies_elements_where_the_repacked_inputs_would_be_too_large)
+Test(plan, shifts_what_it_loads_for_small_products_and_says_so)
+{
+    struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 65, 65, 65);
+    struct plan plan = choose(&problem, aligned);
+
+    cr_assert_eq(plan.config.copy, CONFIG_COPY_REALIGN);
+    cr_expect_not_null(strstr(plan.reason, "threads shift what they load"), "%s", plan.reason);
+}
+
+Test(plan, repacks_nothing_that_would_be_too_large)
 {
     struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 32000, 32001, 32001);
 
     cr_expect_eq(choose(&problem, aligned).config.copy, CONFIG_COPY_REPACK);
     problem = product(DTYPE_BF16, DTYPE_BF16, 33001, 33001, 33001);
-    cr_expect_eq(choose(&problem, aligned).config.copy, CONFIG_COPY_ELEMENT);
+    cr_expect_neq(choose(&problem, aligned).config.copy, CONFIG_COPY_REPACK);
 }
 
 Test(plan, ignores_the_alignment_of_what_is_not_read_or_has_no_second_row)
