@@ -5,8 +5,10 @@
  */
 #include "../support/daemon.h"
 #include "../support/fake_memory.h"
+#include "../support/faults.h"
 
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -315,6 +317,31 @@ Test(import, uid_whose_memory_kills_two_workers_loses_the_right)
     cr_expect_eq(import_as(1235, &good), GEMMD_OK);
     (void)take(&good);
     cr_expect_eq(test_status_number(connection, "worker", "deaths"), 2);
+}
+
+/* Memory that goes away under a job looks like a faulty product: whoever lent it is held to it. */
+Test(import, uid_whose_memory_was_in_two_guilty_products_loses_the_right)
+{
+    gemmd_import import = whole(memory_file(FAKE_DRIVER_MEMORY, UNIT), UNIT);
+    gemmd_product product = GEMMD_PRODUCT_INIT;
+    float data[64 * 64] = {0};
+
+    if (!test_device_is_cpu() || getuid() != 0 || !dlopen("libopenblas.so.0", RTLD_NOW))
+        cr_skip_test("needs a BLAS to be faulty, on the CPU, and root");
+    faulty_blas_choose();
+    serve(NULL);
+    product.input = GEMMD_FP32;
+    product.m = product.n = product.k = 64;
+    product.alpha = TEST_FAULT_ALPHA + TEST_FAULT_TRAP;
+    product.b.data = product.d.data = data;
+    for (int i = 0; i < 2; i++) {
+        product.a.buffer = take(&import);
+        cr_expect_eq(gemmd_gemm(connection, &product, NULL), GEMMD_GPU_FAULT);
+    }
+    expect_refused(&import, GEMMD_PERMISSION, "");
+    cr_expect_eq(import_as(1235, &import), GEMMD_OK);
+    product.alpha = 1;
+    cr_expect_eq(gemmd_gemm(connection, &product, NULL), GEMMD_OK); /* what it has it keeps */
 }
 
 /* --- legacy handles -------------------------------------------------------------------------- */
