@@ -291,6 +291,7 @@ compute(struct cuda_panels *panels, const struct panel_step *step, struct fault 
         r = after_slot(panels, stream, step, ret_fault);
     if (!r)
         r = cuda_launch(&target, panels->kernel, &feed, ret_fault);
+    cuda_scratch_trim(&lane->scratch);
     if (!r)
         r = cu_try(panels->driver, ret_fault, EventRecord,
                    step_at(panels, panels->queued)->computed, stream);
