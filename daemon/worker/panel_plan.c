@@ -86,7 +86,7 @@ size_block(struct panel_plan *plan, const struct gemmd_job *job, const struct pa
         dtype_size((enum dtype)job->input) > 2 ? PANEL_BLOCK_PRODUCTS_WIDE : PANEL_BLOCK_PRODUCTS;
     uint64_t by_time = (uint64_t)(products / (double)MAX(plan->k, 1));
     uint64_t wave = times(times(limits->unit_m, limits->unit_n), limits->wave);
-    uint64_t elements = MAX(wave, MIN(PANEL_BYTES / plan->block_element, by_time));
+    uint64_t elements = MAX(wave, MIN(PANEL_BLOCK_BYTES / plan->block_element, by_time));
     uint64_t whole = times((uint64_t)plan->m,
                            align(times((uint64_t)plan->n, plan->block_element), ROW_ALIGNMENT));
     uint64_t least = PANEL_CUT * PANEL_CUT * plan->block_element; /* see choose_block() */
@@ -115,25 +115,45 @@ static uint64_t input_bytes(const struct panel_plan *plan, int i)
     return plan->area[i].is_staged ? times((uint64_t)plan->k, plan->area[i].element) : 0;
 }
 
-/* So wide that a step moves PANEL_BYTES, in or out. */
+/* The operand that comes in whole before the other one's panels; 2: none does. */
+static int first_of(const struct panel_plan *plan, const struct gemmd_job *job)
+{
+    double m = (double)plan->m, n = (double)plan->n;
+    bool is_wide = dtype_size((enum dtype)job->input) > 2;
+
+    if (m * n / (m + n) >= (is_wide ? PANEL_BALANCE_WIDE : PANEL_BALANCE))
+        return 2;
+    return m < n ? 0 : 1;
+}
+
+/* So wide that a step moves PANEL_BYTES, in or out, and that rows of D are worth a copy. */
 static void size_panels(struct panel_plan *plan, const struct gemmd_job *job)
 {
     for (int i = 0; i < 2; i++) {
         struct panel_axis *axis = &plan->axis[i];
+        uint64_t least = i == 0 ? SMALL_EXTENT : PANEL_ROW_BYTES / plan->block_element;
         uint64_t extent = (uint64_t)axis->extent, unit = (uint64_t)axis->unit;
         uint64_t across = MIN((uint64_t)plan->axis[1 - i].extent,
                               plan->block_size / plan->block_element / (4 * SMALL_EXTENT));
         uint64_t out = job->flags & GEMMD_JOB_HOST_D ? times(across, plan->block_element) : 0;
         uint64_t wide = PANEL_BYTES / MAX(plus(input_bytes(plan, i), out), 1u);
-        uint64_t small = align(MAX(wide / 4, (uint64_t)SMALL_EXTENT), unit);
+        uint64_t small = i == first_of(plan, job) ? extent : MAX(wide / 4, least);
 
-        axis->panel = 4 * (int64_t)MIN(small, align(extent, unit));
+        axis->panel = 4 * (int64_t)MIN(align(small, unit), align(extent, unit));
         axis->band = axis->extent;
     }
 }
 
-/* Memory for `extent` rows of op(A) or columns of op(B) in which panels lie side by side. Rows that
- * lie without a gap at the client's stay so, at its alignment; all others start on 16 bytes. */
+/* Whether rows without a gap are copied best without one. */
+static bool may_be_dense(uint64_t width)
+{
+    return width % ROW_ALIGNMENT == 0 || width < PANEL_ROW_BYTES;
+}
+
+/* Memory for `extent` rows of op(A) or columns of op(B) in which panels lie side by side. Short
+ * rows that lie without a gap at the client's stay so, at its alignment; all others start on 16
+ * bytes, which is what a kernel for any alignment would otherwise make of them for each block anew.
+ */
 static void lay_out(struct panel_plan *plan, const struct gemmd_job *job, int i, int64_t extent)
 {
     struct panel_area *area = &plan->area[i];
@@ -141,9 +161,9 @@ static void lay_out(struct panel_plan *plan, const struct gemmd_job *job, int i,
     int64_t rows = area->is_by_rows ? extent : plan->k;
     int64_t columns = area->is_by_rows ? plan->k : extent;
     int64_t whole_rows = area->is_by_rows ? plan->axis[i].extent : plan->k;
-    bool is_dense = whole_rows > 1 && ld == columns;
     uint64_t items = area->is_shared ? 1 : (uint64_t)plan->group;
     uint64_t width = times((uint64_t)columns, area->element), item;
+    bool is_dense = whole_rows > 1 && ld == columns && may_be_dense(width);
 
     area->pitch = is_dense ? width : align(width, ROW_ALIGNMENT);
     area->along = area->is_by_rows ? area->pitch : area->element;

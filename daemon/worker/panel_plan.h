@@ -4,10 +4,12 @@
  * another is computed and a third goes out. Pure C, no CUDA.
  *
  * A panel is some rows of op(A) or columns of op(B), with all of K: no result depends on where the
- * cuts are. As far as the scratch memory goes everything comes in once. The panels then come
- * alternately, each computed with all that is there of the other operand, so that the first block
- * starts after two small panels; and the last panels are small again, so that little is left to
- * compute when the bus falls silent.
+ * cuts are. As far as the scratch memory goes everything comes in once: the smaller operand, then
+ * the other one in panels, each computed at once, so that blocks of D are as wide as D or nearly,
+ * and few. The next product's operands come in while the last blocks go out. A product that
+ * computes for longer than it copies does not wait for a whole operand: panels of both come
+ * alternately, each computed with all that is there of the other one. The last panels are small, so
+ * that little is left to compute when the bus falls silent.
  *
  * What does not fit: one operand stays, as much of it as fits (a band), and the other one streams
  * past it through a ring of slots, once for each band. The one that makes fewer bytes stays.
@@ -28,9 +30,21 @@
  * calls of a step. */
 #define PANEL_BYTES (8u << 20)
 
-/* Products of a block, about 150 us of a device at work: who else wants it waits no longer. */
-#define PANEL_BLOCK_PRODUCTS      50e9 /* 16-bit operands and int8 */
-#define PANEL_BLOCK_PRODUCTS_WIDE 5e9
+/* A block of D, which waits in four slots: fewer of them cost fewer events and driver calls. */
+#define PANEL_BLOCK_BYTES (16u << 20)
+
+/* Products of a block, about 300 us of a device at work: who else wants it waits no longer. */
+#define PANEL_BLOCK_PRODUCTS      100e9 /* 16-bit operands and int8 */
+#define PANEL_BLOCK_PRODUCTS_WIDE 10e9
+
+/* Bytes of a row below which strided copies are slow: 45 GB/s of 55 with half as many. */
+#define PANEL_ROW_BYTES 4096
+
+/* m n / (m + n) from which a product computes for about as long as it copies, on a device that does
+ * 690 TFLOP/s (50 in wide types) behind a bus of 55 GB/s: then both operands come in panels. With
+ * less the smaller one comes first and whole, so that blocks of D are as wide as D, or nearly. */
+#define PANEL_BALANCE      10000 /* 16-bit operands and int8 */
+#define PANEL_BALANCE_WIDE 1000
 
 /* Where a cut may be: 16 elements are 16 bytes of any type. */
 #define PANEL_CUT 16

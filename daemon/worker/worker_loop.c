@@ -21,12 +21,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOP_SPIN_NS       50000   /* a few times the cost of a sleep and a wake-up */
-#define LOOP_SPIN_CPUS     4       /* with fewer, a spinner takes the CPU that the front needs */
-#define LOOP_PAUSE_STEP_NS 50000   /* as long as the shortest product worth sleeping for */
-#define LOOP_PAUSE_MAX_NS  1000000 /* a heartbeat and a look at the device per millisecond */
-#define LOOP_BURST         4       /* commands between two looks at what has finished */
-#define LOOP_SEND_WAIT_MS  100     /* between two heartbeats while the front does not read */
+#define LOOP_SPIN_NS       50000  /* a few times the cost of a sleep and a wake-up */
+#define LOOP_SPIN_CPUS     4      /* with fewer, a spinner takes the CPU that the front needs */
+#define LOOP_PAUSE_STEP_NS 50000  /* as long as the shortest product worth sleeping for */
+#define LOOP_PAUSE_MAX_NS  250000 /* of a streamed product of 10 ms it delays the end by 1 % */
+#define LOOP_BURST         4      /* commands between two looks at what has finished */
+#define LOOP_SEND_WAIT_MS  100    /* between two heartbeats while the front does not read */
 #define LOOP_CUBIN_MAX     (256u << 20) /* bytes: a thousand times the largest cubin there is */
 
 static uint64_t now_ns(void)

@@ -19,6 +19,7 @@ struct figures {
     double host[ROUNDS_MAX]; /* seconds per product */
     double kernel[ROUNDS_MAX];
     double to_device[ROUNDS_MAX], from_device[ROUNDS_MAX]; /* of the operands, of the result */
+    double both[ROUNDS_MAX];                               /* the two at once */
 };
 
 static int run_work(struct work *work, struct flow_figures *flow, double seconds, double *ret_each)
@@ -45,7 +46,8 @@ measure(struct work sides[2], struct transfer *transfer, int argc, char **argv, 
         if (run_work(&sides[0], &flow, seconds, &f->host[at]) ||
             run_work(&sides[1], &flow, seconds / 2, &f->kernel[at]) ||
             transfer_time(transfer, in, true, &f->to_device[at]) ||
-            transfer_time(transfer, out, false, &f->from_device[at]))
+            transfer_time(transfer, out, false, &f->from_device[at]) ||
+            transfer_time_both(transfer, in, out, &f->both[at]))
             return 1;
     }
     return 0;
@@ -61,18 +63,21 @@ static void print(const struct work *work, struct figures *f, size_t rounds, con
 {
     double host = median(f->host, rounds), kernel = median(f->kernel, rounds);
     double in = median(f->to_device, rounds), out = median(f->from_device, rounds);
-    double longest = MAX(kernel, MAX(in, out));
+    double both = median(f->both, rounds), longest = MAX(kernel, MAX(in, out));
+    double bytes_in = (double)(work->bytes[0] + work->bytes[1]), bytes_out = (double)work->bytes[2];
     const struct shape *shape = &work->options.shape;
-    printf("# copies alone %s: %.1f GB/s in, %.1f GB/s out\n", how,
-           (double)(work->bytes[0] + work->bytes[1]) / in * 1e-9,
-           (double)work->bytes[2] / out * 1e-9);
+    printf("# copies alone %s: %.1f GB/s in, %.1f GB/s out; both at once %.1f and %.1f GB/s\n", how,
+           bytes_in / in * 1e-9, bytes_out / out * 1e-9, bytes_in / both * 1e-9,
+           bytes_out / both * 1e-9);
     printf("measurement,m,n,k,dtype,operand_mib,in_flight,h2d_ms,d2h_ms,kernel_ms,product_ms,"
-           "of_longest,of_sum,tflops\n");
-    printf("host,%lld,%lld,%lld,%s,%.1f,%zu,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.2f\n",
+           "of_longest,of_sum,tflops,in_gbs,out_gbs,both_copies,both_ms,of_bus\n");
+    printf("host,%lld,%lld,%lld,%s,%.1f,%zu,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.2f,%.1f,%.1f,%.3f,"
+           "%.3f,%.3f\n",
            (long long)shape->m, (long long)shape->n, (long long)shape->k, dtype_name(shape->dtype),
            (double)work->bytes[0] / (1 << 20), work->options.in_flight, in * 1e3, out * 1e3,
            kernel * 1e3, host * 1e3, longest / host, (in + out + kernel) / host,
-           shape_flop(shape) / host * 1e-12);
+           shape_flop(shape) / host * 1e-12, bytes_in / host * 1e-9, bytes_out / host * 1e-9,
+           MAX(in + out - host, 0) / host, both * 1e3, MAX(kernel, both) / host);
 }
 
 int bench_host(int argc, char **argv)

@@ -78,6 +78,22 @@ int transfer_time(struct transfer *t, size_t bytes, bool to_device, double *ret_
     return r;
 }
 
+int transfer_time_both(struct transfer *t, size_t in, size_t out, double *ret_seconds)
+{
+    double begin = bench_now();
+    int r;
+#ifdef BENCH_HAS_CUDA
+    if (t->copier) {
+        r = copier_copy_both(t->copier, in, out, TIMES);
+        *ret_seconds = (bench_now() - begin) / TIMES;
+        return r;
+    }
+#endif
+    r = through_daemon(t, in, true) || through_daemon(t, out, false);
+    *ret_seconds = (bench_now() - begin) / TIMES;
+    return r;
+}
+
 const char *transfer_how(const struct transfer *t)
 {
     return t->copier ? "in a context of this process" : "through the daemon";

@@ -167,6 +167,29 @@ Test(cuda_panels, any_product_is_right_in_any_order_of_the_device)
     close_clean();
 }
 
+/* Large enough that panels of both operands come alternately. */
+Test(cuda_panels, a_product_that_computes_for_longer_than_it_copies_is_right)
+{
+    struct setting setting = {.input = DTYPE_FP64,
+                              .output = DTYPE_FP64,
+                              .m = 2100,
+                              .n = 2200,
+                              .k = 2,
+                              .batch = 1,
+                              .trans_a = true,
+                              .alpha = 1};
+    struct scene scene = scene_make(&setting);
+
+    scene.job.flags |= HOST_FLAGS;
+    fake_driver_lazy(3);
+    submit(1, &scene.job);
+    cr_expect_eq(wait_for_one().status, STATUS_OK);
+    cr_expect_gt(fake_driver_calls("cuLaunchKernelEx"), 10);
+    check(&scene, &setting);
+    scene_free(&scene);
+    close_clean();
+}
+
 Test(cuda_panels, a_device_that_keeps_up_gets_it_right_too)
 {
     for (unsigned seed = 200; seed <= 210; seed++)
