@@ -104,7 +104,6 @@ struct realigner {
     };
 
     job_feed work;
-    cta_place place;
     u32 s_base, thread;
     ring_position at;
     operand_a a;
@@ -112,11 +111,10 @@ struct realigner {
     int k_tiles; /* of the unit that are left */
 
     DEVICE realigner(const gemmd_tensor_feed &feed,
-                     const cta_place &in_place,
+                     const cta_place &place,
                      u32 in_s_base,
                      u32 in_thread)
-        : work(feed, in_place.walker, in_place.walkers), place(in_place), s_base(in_s_base),
-          thread(in_thread), k_tiles(0)
+        : work(feed, place.walker, place.walkers), s_base(in_s_base), thread(in_thread), k_tiles(0)
     {
     }
 
