@@ -37,7 +37,8 @@ static bool is_running(const struct worker_process *worker)
     file = fopen(path, "re");
     if (!file)
         return false;
-    (void)fscanf(file, "%*d (%*[^)]) %c", &state);
+    if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+        state = 0; /* it is gone, and waitpid will say so */
     (void)fclose(file);
     return state == 'R';
 }
