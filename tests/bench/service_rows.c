@@ -18,7 +18,7 @@ const struct service_command service_commands[PART_COUNT] = {
                    "host --shape 200x200x200 --seconds 0.1 --rounds 1", true, false},
     [PART_COMPILE] = {"compile", 45, "compile --count 3 --configurations 12",
                       "compile --count 1 --configurations 1", false, false},
-    [PART_FAULT] = {"fault", 60, "fault --repeat 5 --hung 1 --inject 3",
+    [PART_FAULT] = {"fault", 60, "fault --repeat 5 --hung 1 --inject 2 --endless 0",
                     "fault --repeat 2 --hung 0 --inject 1 --endless 0 --size 64", true, false},
     [PART_IDLE] = {"idle", 25, "idle --seconds 10", "idle --seconds 1 --settle 1", true, false},
     [PART_FAIR] = {"fair", 45, "fair --seconds 10 --solo 1.5",
