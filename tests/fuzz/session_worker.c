@@ -13,7 +13,7 @@
 
 static struct {
     struct link link; /* the worker's end */
-    bool is_alive, is_killed;
+    bool is_alive, is_killed, is_lost;
     uv_process_t *process;
     uv_exit_cb exit_cb;
     struct gemmd_command taken[TAKEN_MAX];
@@ -32,7 +32,7 @@ static void fake_exit(int64_t status, int signal_number)
 
     if (!fake.is_alive)
         return;
-    fake.is_alive = fake.is_killed = false;
+    fake.is_alive = fake.is_killed = fake.is_lost = false;
     fake.taken_count = 0;
     link_deinit(&fake.link); /* as a process's end closes its descriptors */
     fake.link = LINK_NULL;
@@ -173,8 +173,10 @@ static void say_lost(void)
     struct link_message lost = {.kind = LINK_LOST};
 
     (void)fault_set(&lost.fault, STATUS_GPU_FAULT, "", "an illegal address");
-    if (fake.is_alive)
-        (void)link_send(&fake.link, &lost, NULL, 0);
+    if (!fake.is_alive)
+        return;
+    (void)link_send(&fake.link, &lost, NULL, 0);
+    fake.is_lost = true;
 }
 
 /* The completions of a track may overtake those of another. */
@@ -219,8 +221,8 @@ bool fake_worker_work(void)
 {
     bool is_any = false;
 
-    if (fake.is_killed) {
-        fake_exit(0, SIGKILL);
+    if (fake.is_killed || fake.is_lost) {
+        fake_exit(fake.is_killed ? 0 : 2, fake.is_killed ? SIGKILL : 0);
         return true;
     }
     while (receive(false))
