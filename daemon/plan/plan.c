@@ -215,6 +215,7 @@ static enum status rank(const struct problem *problem,
 {
     enum operand_role unaligned;
     double repacked;
+    bool is_tma;
 
     ranking->count = 0;
     if (device->is_cpu) {
@@ -223,11 +224,12 @@ static enum status rank(const struct problem *problem,
     }
     unaligned = unaligned_operand(problem, address, ROW_ALIGNMENT);
     repacked = repack_bytes(problem, address);
-    if (unaligned == OPERAND_COUNT && plan_hopper_can(problem))
+    is_tma = unaligned == OPERAND_COUNT && plan_hopper_finishes(problem, CONFIG_COPY_TMA);
+    if (is_tma && plan_hopper_can(problem))
         rank_with(problem, device, CONFIG_COPY_TMA, 0, ranking);
     if (ranking->count == 0 && unaligned == OPERAND_COUNT)
         rank_with(problem, device, CONFIG_COPY_V16, 0, ranking);
-    if (unaligned != OPERAND_COUNT && plan_hopper_can(problem) && repacked <= PLAN_REPACK_BYTES_MAX)
+    if (!is_tma && plan_hopper_can(problem) && repacked <= PLAN_REPACK_BYTES_MAX)
         rank_with(problem, device, CONFIG_COPY_REPACK, repacked, ranking);
     if (unaligned != OPERAND_COUNT && plan_hopper_can(problem))
         rank_with(problem, device, CONFIG_COPY_REALIGN, 0, ranking);

@@ -27,6 +27,7 @@
 #define EDGE_EXTENT      64     /* of D in its last tile, for which half of the products do */
 #define FILL_CLOCKS      1500.0 /* barriers, first copies, last store */
 #define TILE_CLOCKS      300.0  /* between two tiles of a CTA, besides the store */
+#define FUSED_CLOCKS     0.6    /* of an element: bias, activation, by latencies; not measured */
 #define DEFAULT_CLOCK    1.7e9
 #define DEFAULT_HBM_RATE 4.0e12
 #define HBM_EFFICIENCY   0.9
@@ -62,10 +63,18 @@ bool plan_hopper_can(const struct problem *problem)
     int64_t most = EXTENT_MAX - 1024;
     double smallest_tiles = divide_up(problem->m, 64) * divide_up(problem->n, 64);
 
-    if (problem->bias != BIAS_NONE || problem->activation != ACTIVATION_NONE)
-        return false;
     return problem->m < most && problem->n < most && problem->k < most && problem->batch < most &&
            smallest_tiles * (double)problem->batch < UNITS_MAX && strides_fit(problem);
+}
+
+static bool is_fused(const struct problem *problem)
+{
+    return problem->bias != BIAS_NONE || problem->activation != ACTIVATION_NONE;
+}
+
+bool plan_hopper_finishes(const struct problem *problem, enum config_copy copy)
+{
+    return copy != CONFIG_COPY_TMA || !is_fused(problem);
 }
 
 /* Share of the tensor cores' rate that the main loop reaches. A warpgroup alone leaves gaps between
@@ -196,7 +205,8 @@ void plan_hopper_predict(const struct problem *problem,
     double tensor = config->copy == CONFIG_COPY_REPACK
                         ? trimmed_rounds(problem, config, walkers, turns * turn, powered)
                         : plan_hopper_rounds(units / walkers, turns * turn, powered);
-    double tail = FILL_CLOCKS + store_rounds * (TILE_CLOCKS + store / STORE_BYTES_CLK);
+    double fused = is_fused(problem) ? area * FUSED_CLOCKS : 0;
+    double tail = FILL_CLOCKS + store_rounds * (TILE_CLOCKS + store / STORE_BYTES_CLK + fused);
 
     ret_plan->config = *config;
     ret_plan->tiles = units * cluster < 0x1p63 ? (uint64_t)(units * cluster) : UINT64_MAX;

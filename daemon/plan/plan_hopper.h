@@ -6,9 +6,11 @@
 #include "plan.h"
 
 /* Whether tensor copies can move every operand of a problem whose rows start on 16 bytes: sizes
- * that a tensor map can hold, and a number of tiles that the kernels count in 32 bits. Bias and
- * activation are the portable family's so far. */
+ * that a tensor map can hold, and a number of tiles that the kernels count in 32 bits. */
 bool plan_hopper_can(const struct problem *problem);
+/* Whether a kernel with these copies can do what comes after the sums: tensor copies to D leave no
+ * place for a bias or an activation, kernels whose threads store (REPACK, REALIGN) have one. */
+bool plan_hopper_finishes(const struct problem *problem, enum config_copy copy);
 /* Predicted times of `problem` with a hopper configuration: fills everything but the reason. */
 void plan_hopper_predict(const struct problem *problem,
                          const struct config *config,

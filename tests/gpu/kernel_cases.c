@@ -378,7 +378,7 @@ try(const struct config *config, const struct shape *shape, uint64_t kernel, boo
     lay_out(&s);
     if (!takes_any_row(config) && !plan_rows_are_aligned(&s.problem, s.offset, 16))
         return false;
-    if (config->family == CONFIG_HOPPER && !plan_hopper_can(&s.problem))
+    if (config->family == CONFIG_HOPPER && !plan_hopper_finishes(&s.problem, config->copy))
         return false;
 
     fill(&s);

@@ -369,6 +369,28 @@ Test(plan, ignores_the_alignment_of_what_is_not_read_or_has_no_second_row)
     cr_assert(plan_rows_are_aligned(&problem, aligned, 16), "one row: no other one to misalign");
 }
 
+/* Tensor copies to D have no place for them; threads that store do, by wgmma where it is worth it.
+ */
+Test(plan, gives_bias_and_activation_to_kernels_that_can)
+{
+    static const int64_t sizes[] = {64, 513, 4096};
+
+    for (size_t i = 0; i < ARRAY_SIZE(sizes) * 2; i++) {
+        struct problem problem =
+            product(DTYPE_BF16, DTYPE_BF16, sizes[i / 2], sizes[i / 2], sizes[i / 2]);
+        struct plan plan;
+
+        problem.bias = i % 2 ? BIAS_PER_COLUMN : BIAS_NONE;
+        problem.activation = i % 2 ? ACTIVATION_NONE : ACTIVATION_GELU;
+        plan = choose(&problem, aligned);
+        cr_expect_neq(plan.config.copy, CONFIG_COPY_TMA);
+        if (sizes[i / 2] == 4096)
+            cr_expect_eq(plan.config.family, CONFIG_HOPPER);
+        problem.input = problem.output = DTYPE_FP32;
+        cr_expect_neq(choose(&problem, aligned).config.family, CONFIG_HOPPER);
+    }
+}
+
 Test(plan, names_the_operand_that_prevents_wide_copies)
 {
     struct problem problem = product(DTYPE_FP32, DTYPE_FP32, 64, 64, 64);
