@@ -1,9 +1,15 @@
 #include "job.h"
+#include "../plan/plan_hopper_split.h"
 
 #include "../link/link_job.h"
 
 #include <math.h>
 #include <stdlib.h>
+
+_Static_assert(PLAN_SPLIT_WORKSPACE == GEMMD_SPLIT_WORKSPACE &&
+                   PLAN_SPLIT_COUNTERS == GEMMD_SPLIT_COUNTERS &&
+                   PLAN_SPLIT_WARPS == GEMMD_SPLIT_WARPS,
+               "the plan counts with the kernels' room");
 
 struct job *job_new(void)
 {
@@ -167,6 +173,7 @@ static void product_command(const struct job *job, struct gemmd_job *ret_gemm)
     ret_gemm->repeats = job->repeats;
     ret_gemm->repeat_sets = job->repeat_sets;
     ret_gemm->repeat_step = job->repeat_step;
+    ret_gemm->splits = job->splits;
 }
 
 /* The last slice says "all the rest": should the kernel ever number more tiles than the plan
@@ -212,8 +219,9 @@ void job_count_tiles(struct job *job, uint64_t tiles, uint32_t multiprocessors)
 
     config_resources(&job->config, &resources);
     job->tiles = tiles / tiles_of_cluster + (tiles % tiles_of_cluster != 0);
-    job->wave_tiles =
-        MAX((uint64_t)multiprocessors * resources.ctas_per_multiprocessor / cluster, 1u);
+    job->wave_tiles = MAX((uint64_t)multiprocessors * resources.ctas_per_multiprocessor / cluster /
+                              MAX(job->splits, 1u),
+                          1u);
 }
 
 void job_slice(struct job *job, double seconds)

@@ -329,6 +329,7 @@ static int start(struct draft *draft, const struct plan *plan)
         return error_trace(r);
     job->problem = draft->problem;
     job->config = plan->config;
+    job->splits = plan->splits;
     job->epoch = plan->epoch;
     tuner_note_use(&server->tuner, &draft->problem, plan);
     weigh(draft, plan->predicted_seconds);

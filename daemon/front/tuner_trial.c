@@ -192,6 +192,7 @@ int tuner_try(struct server *server, struct tuner_run *run, struct fault *ret_fa
     job->kind = JOB_PRODUCT;
     job->problem = run->problem;
     job->config = plan->config;
+    job->splits = plan->splits;
     job->predicted_seconds = plan->predicted_seconds * run->repeats;
     place_operands(run, job);
     if (run->repeats == 1)

@@ -214,18 +214,36 @@ input_box(uint32_t span, uint32_t tile_k, bool is_k_major, uint32_t sharers)
     return (struct config_box){.columns = 64, .rows = (is_k_major ? span : tile_k) / sharers};
 }
 
+/* A warp's fragments go by pairs of 16 rows x 8 columns in fp32. What it offers to the other CTAs,
+ * and pages to turn its own pairs round in (kernels_src/tile/smem_hopper.cuh). */
+static uint32_t exchange_bytes(const struct config *config, const struct config_tile *tile)
+{
+    uint32_t rows = config->is_swapped ? tile->n : tile->m;
+    uint32_t columns = config->is_swapped ? tile->m : tile->n;
+    uint32_t chunks = rows / 16 * (columns / 8) / tile->warps_m;
+    uint32_t share = (chunks + 2 * tile->cluster_k - 1) / (2 * tile->cluster_k) * 2;
+    uint32_t pages = MIN(share / 2, tile->cluster_k == 1 ? 16 / tile->warps_m : 2);
+
+    return tile->warps_m * ((tile->cluster_k - 1) * share * 16 * 8 + pages * 16 * (16 + 4)) * 4;
+}
+
 static void hopper_resources(const struct config *config,
                              const struct config_tile *tile,
                              struct config_resources *ret_resources)
 {
     uint32_t groups = tile->warps_m / HOPPER_GROUP;
-    uint32_t ring = tile->stages * (tile->m + tile->n) * HOPPER_ROW;
-    uint32_t buffers = groups * 2 * HOPPER_BUFFER * HOPPER_ROW; /* two for each group */
-    uint32_t barriers = (2 * tile->stages + 3 * groups) * HOPPER_BARRIER;
-    uint32_t loading_warps = tile->schedule >= CONFIG_SCHEDULE_COOP ? HOPPER_GROUP : 0;
+    uint32_t ring = tile->stages * (tile->m + tile->n) * tile->k * element_size(config->input);
+    bool is_split = config_is_split(config);
+    uint32_t buffers = is_split ? exchange_bytes(config, tile)
+                                : groups * 2 * HOPPER_BUFFER * HOPPER_ROW; /* two for each group */
+    uint32_t out_barriers = is_split ? 2 * tile->warps_m : 3 * groups;
+    uint32_t barriers = (2 * tile->stages + out_barriers) * HOPPER_BARRIER;
+    uint32_t loading_warps = is_split ? 1 : HOPPER_GROUP;
     struct config_box out = {HOPPER_ROW / element_size(config->output), HOPPER_BUFFER};
 
-    ret_resources->threads = (tile->warps_m + loading_warps) * 32;
+    ret_resources->threads = tile->warps_m * 32;
+    if (tile->schedule >= CONFIG_SCHEDULE_COOP)
+        ret_resources->threads += loading_warps * 32;
     ret_resources->shared_memory = ring + buffers + barriers;
     ret_resources->is_persistent = tile->schedule >= CONFIG_SCHEDULE_PERSISTENT;
     ret_resources->begins_early = true;
@@ -237,7 +255,7 @@ static void hopper_resources(const struct config *config,
         ret_resources->box[CONFIG_BOX_B] =
             input_box(tile->n, tile->k, config->trans_b, config->cluster_m);
     }
-    if (tile->copy == CONFIG_COPY_TMA)
+    if (tile->copy == CONFIG_COPY_TMA && !is_split) /* fragments, too */
         ret_resources->box[CONFIG_BOX_C] = ret_resources->box[CONFIG_BOX_D] = out;
 }
 
@@ -272,6 +290,8 @@ static const char *hopper_source(const struct config *config)
 {
     if (config->schedule == CONFIG_SCHEDULE_TILED)
         return "entry/gemm_tiled.cu";
+    if (config_is_split(config))
+        return "entry/gemm_hopper_split.cu";
     return config->copy == CONFIG_COPY_REPACK ? "entry/gemm_hopper_repack.cu"
                                               : "entry/gemm_hopper.cu";
 }

@@ -2,23 +2,30 @@
  * Rows of the hopper family. Both 16-bit types have each of them; a K tile is 64 elements, the 128
  * bytes of TMA's swizzle. Shared memory of every row fits the 227 KiB of a 9.0.
  *
- * Every row has all four layouts, but not every row an output of 32 bits: that is asked for less
- * often, and the list has a budget. Every kind of product has some rows.
+ * The list has a budget, so not every row has an output of 32 bits, nor an A that is transposed:
+ * both are asked for less often. Every kind of product has some rows.
  */
 #include "config_hopper.h"
 
 #define TILE_K 64
 
-struct hopper_row {
+struct whole_row {
     uint32_t m, n, stages, warps_m, cluster_m, cluster_n;
     enum config_schedule schedule;
     bool has_wide_output; /* of 32 bits */
     enum config_copy copy;
 };
 
+/* Tiles that CTAs of a cluster share along K, and narrow ones (is_swapped; for A as stored, since
+ * what has few columns seldom comes transposed). */
+struct split_row {
+    uint32_t m, n, k, stages, warps_m, cluster_m, cluster_n, cluster_k;
+    bool is_swapped, has_wide_output;
+};
+
 /* What the plan chooses from. A cluster keeps the large tiles off the roof of the L2: its two CTAs
  * copy half each of what both need. */
-static const struct hopper_row rows[] = {
+static const struct whole_row whole_rows[] = {
     {128, 256, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, CONFIG_COPY_TMA},
     {256, 128, 4, 8, 1, 2, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_TMA},
     {128, 192, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_TMA},
@@ -32,8 +39,14 @@ static const struct hopper_row rows[] = {
     {64, 64, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_REALIGN},
 };
 
+static const struct split_row split_rows[] = {
+    {16, 64, 128, 10, 4, 1, 1, 1, true, true},   {64, 64, 128, 6, 4, 1, 1, 1, true, true},
+    {128, 64, 64, 8, 4, 1, 1, 1, true, false},   {128, 64, 128, 4, 4, 1, 1, 2, true, false},
+    {128, 128, 64, 5, 8, 1, 1, 2, false, false}, {128, 128, 64, 5, 8, 1, 1, 8, false, false},
+};
+
 /* The lower steps of the ladder, for bf16 as A[M,K] and B[N,K]: to be measured, never planned. */
-static const struct hopper_row ladder[] = {
+static const struct whole_row ladder[] = {
     {128, 256, 1, 8, 1, 1, CONFIG_SCHEDULE_TILED, false, CONFIG_COPY_TMA},
     {128, 256, 1, 8, 1, 1, CONFIG_SCHEDULE_TMA, false, CONFIG_COPY_TMA},
     {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_PIPELINED, false, CONFIG_COPY_TMA},
@@ -41,54 +54,92 @@ static const struct hopper_row ladder[] = {
     {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_TMA},
 };
 
-static struct config_tile tile_of(const struct hopper_row *row, enum dtype input)
+/* A row of either table, or of the ladder. */
+struct row {
+    struct config_tile tile;
+    bool has_wide_output, has_trans_a;
+};
+
+#define PLANNED_COUNT (ARRAY_SIZE(whole_rows) + ARRAY_SIZE(split_rows))
+
+static struct row row_of_whole(const struct whole_row *from, enum dtype input)
 {
-    return (struct config_tile){
-        .input = input,
-        .copy = row->copy,
-        .m = row->m,
-        .n = row->n,
-        .k = TILE_K,
-        .stages = row->stages,
-        .warps_m = row->warps_m,
-        .warps_n = 1,
-        .ctas_per_multiprocessor = 1,
-        .cluster_m = row->cluster_m,
-        .cluster_n = row->cluster_n,
-        .cluster_k = 1,
-        .schedule = row->schedule,
+    return (struct row){
+        .tile =
+            {
+                .input = input,
+                .copy = from->copy,
+                .m = from->m,
+                .n = from->n,
+                .k = TILE_K,
+                .stages = from->stages,
+                .warps_m = from->warps_m,
+                .warps_n = 1,
+                .ctas_per_multiprocessor = 1,
+                .cluster_m = from->cluster_m,
+                .cluster_n = from->cluster_n,
+                .cluster_k = 1,
+                .schedule = from->schedule,
+            },
+        .has_wide_output = from->has_wide_output,
+        .has_trans_a = true,
     };
 }
 
-static bool row_has(const struct hopper_row *row, const struct config *kind)
+static struct row row_of_split(const struct split_row *from, enum dtype input)
+{
+    return (struct row){
+        .tile =
+            {
+                .input = input,
+                .copy = CONFIG_COPY_TMA,
+                .m = from->m,
+                .n = from->n,
+                .k = from->k,
+                .stages = from->stages,
+                .warps_m = from->warps_m,
+                .warps_n = 1,
+                .ctas_per_multiprocessor = 1,
+                .cluster_m = from->cluster_m,
+                .cluster_n = from->cluster_n,
+                .cluster_k = from->cluster_k,
+                .schedule = CONFIG_SCHEDULE_COOP,
+                .is_swapped = from->is_swapped,
+            },
+        .has_wide_output = from->has_wide_output,
+        .has_trans_a = !from->is_swapped,
+    };
+}
+
+static struct row planned_row(size_t index, enum dtype input)
+{
+    if (index < ARRAY_SIZE(whole_rows))
+        return row_of_whole(&whole_rows[index], input);
+    return row_of_split(&split_rows[index - ARRAY_SIZE(whole_rows)], input);
+}
+
+static bool row_has(const struct row *row, const struct config *kind)
 {
     bool is_16_bits = kind->input == DTYPE_BF16 || kind->input == DTYPE_FP16;
 
-    return is_16_bits && (kind->output == kind->input || row->has_wide_output);
+    return is_16_bits && (kind->output == kind->input || row->has_wide_output) &&
+           (!kind->trans_a || row->has_trans_a);
 }
 
-static bool find_in(const struct hopper_row *table,
-                    size_t count,
-                    const struct config *config,
-                    struct config_tile *ret_tile)
+bool config_hopper_find(const struct config *config, struct config_tile *ret_tile)
 {
-    for (size_t i = 0; i < count; i++) {
-        *ret_tile = tile_of(&table[i], config->input);
+    for (size_t i = 0; i < PLANNED_COUNT + ARRAY_SIZE(ladder); i++) {
+        *ret_tile = i < PLANNED_COUNT
+                        ? planned_row(i, config->input).tile
+                        : row_of_whole(&ladder[i - PLANNED_COUNT], config->input).tile;
         if (config_tile_matches(ret_tile, config))
             return true;
     }
     return false;
 }
 
-bool config_hopper_find(const struct config *config, struct config_tile *ret_tile)
+static size_t list_row(const struct row *row, struct config *ret_configs)
 {
-    return find_in(rows, ARRAY_SIZE(rows), config, ret_tile) ||
-           find_in(ladder, ARRAY_SIZE(ladder), config, ret_tile);
-}
-
-static size_t list_row(const struct hopper_row *row, enum dtype input, struct config *ret_configs)
-{
-    struct config_tile tile = tile_of(row, input);
     size_t count = 0;
 
     for (size_t i = 0; i < CONFIG_PAIRS_COUNT * 4; i++) {
@@ -100,26 +151,28 @@ static size_t list_row(const struct hopper_row *row, enum dtype input, struct co
             .trans_b = i & 1,
         };
 
-        if (kind.input == input && row_has(row, &kind))
-            ret_configs[count++] = config_of_tile(&kind, &tile);
+        if (kind.input == row->tile.input && row_has(row, &kind))
+            ret_configs[count++] = config_of_tile(&kind, &row->tile);
     }
     return count;
 }
 
 size_t config_hopper_list(struct config *ret_configs)
 {
+    static const enum dtype inputs[] = {DTYPE_BF16, DTYPE_FP16};
     static const struct config stepped = {
         .arch = HOPPER_ARCH, .input = DTYPE_BF16, .output = DTYPE_BF16, .trans_b = true};
     size_t count = 0;
 
-    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        count += list_row(&rows[i], DTYPE_BF16, ret_configs + count);
-        count += list_row(&rows[i], DTYPE_FP16, ret_configs + count);
+    for (size_t i = 0; i < PLANNED_COUNT * 2; i++) {
+        struct row row = planned_row(i / 2, inputs[i % 2]);
+
+        count += list_row(&row, ret_configs + count);
     }
     for (size_t i = 0; i < ARRAY_SIZE(ladder); i++) {
-        struct config_tile tile = tile_of(&ladder[i], stepped.input);
+        struct row row = row_of_whole(&ladder[i], stepped.input);
 
-        ret_configs[count++] = config_of_tile(&stepped, &tile);
+        ret_configs[count++] = config_of_tile(&stepped, &row.tile);
     }
     return count;
 }
@@ -128,11 +181,11 @@ size_t config_hopper_planned(const struct config *kind, struct config *ret_confi
 {
     size_t count = 0;
 
-    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        struct config_tile tile = tile_of(&rows[i], kind->input);
+    for (size_t i = 0; i < PLANNED_COUNT; i++) {
+        struct row row = planned_row(i, kind->input);
 
-        if (row_has(&rows[i], kind))
-            ret_configs[count++] = config_of_tile(kind, &tile);
+        if (row_has(&row, kind))
+            ret_configs[count++] = config_of_tile(kind, &row.tile);
     }
     return count;
 }

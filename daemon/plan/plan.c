@@ -95,6 +95,7 @@ choose_cpu(const struct problem *problem, const struct plan_device *device, stru
         .fixed_seconds = CPU_CALL_SECONDS,
         .wave_efficiency = 1,
         .tiles = 1,
+        .splits = 1,
     };
     ret_plan->predicted_seconds = ret_plan->tensor_seconds + ret_plan->fixed_seconds;
     snprintf(ret_plan->reason, PLAN_REASON_MAX,
@@ -126,7 +127,8 @@ static const char *bound_name(const struct plan *plan)
 static void
 explain(const struct plan_device *device, enum operand_role unaligned, struct plan *plan)
 {
-    char copy[112];
+    uint32_t parts = plan->splits * MAX(plan->config.cluster_k, 1u);
+    char copy[112], cut[48] = "";
 
     if (unaligned == OPERAND_COUNT)
         snprintf(copy, sizeof copy, "every row starts on %d bytes", ROW_ALIGNMENT);
@@ -142,9 +144,11 @@ explain(const struct plan_device *device, enum operand_role unaligned, struct pl
         snprintf(copy, sizeof copy,
                  "rows of %s do not all start on %d bytes, so elements are copied one by one",
                  operand_name(unaligned), ROW_ALIGNMENT);
+    if (parts > 1)
+        snprintf(cut, sizeof cut, ", each in %u parts along K,", parts);
     snprintf(plan->reason, PLAN_REASON_MAX,
-             "%llu tiles of %ux%u keep %u multiprocessors %.0f %% busy, bound by %s; %s.",
-             (unsigned long long)plan->tiles, plan->config.tile_m, plan->config.tile_n,
+             "%llu tiles of %ux%u%s keep %u multiprocessors %.0f %% busy, bound by %s; %s.",
+             (unsigned long long)plan->tiles, plan->config.tile_m, plan->config.tile_n, cut,
              device->multiprocessors, plan->wave_efficiency * 100, bound_name(plan), copy);
 }
 

@@ -37,7 +37,8 @@ struct plan {
     double tensor_seconds, l2_seconds, memory_seconds, fixed_seconds;
     double wave_efficiency; /* 0 to 1 */
     uint64_t tiles;
-    double repack_bytes;          /* of inputs that are copied before the product */
+    uint32_t splits;     /* clusters that share a tile along K, through the workspace; 1: none */
+    double repack_bytes; /* of inputs that are copied before the product */
     char reason[PLAN_REASON_MAX]; /* one sentence */
     /* by the front, where there is a tuning database: what plan_choose() leaves 0 */
     uint32_t epoch;          /* of the database that was asked */

@@ -11,6 +11,7 @@
  * models, in graphs of launches over rotating buffers. Within 10 % of what was measured there.
  */
 #include "plan_hopper.h"
+#include "plan_hopper_split.h"
 
 #include <math.h>
 
@@ -171,10 +172,10 @@ static double norm(double a, double b)
     return large > 0 ? large * pow(1 + pow(small / large, NORM), 1 / NORM) : 0;
 }
 
-void plan_hopper_predict(const struct problem *problem,
-                         const struct config *config,
-                         const struct plan_device *device,
-                         struct plan *ret_plan)
+static void predict_whole(const struct problem *problem,
+                          const struct config *config,
+                          const struct plan_device *device,
+                          struct plan *ret_plan)
 {
     double clock = device->clock_hz > 0 ? device->clock_hz : DEFAULT_CLOCK;
     double hbm =
@@ -209,6 +210,7 @@ void plan_hopper_predict(const struct problem *problem,
     double tail = FILL_CLOCKS + store_rounds * (TILE_CLOCKS + store / STORE_BYTES_CLK + fused);
 
     ret_plan->config = *config;
+    ret_plan->splits = 1;
     ret_plan->tiles = units * cluster < 0x1p63 ? (uint64_t)(units * cluster) : UINT64_MAX;
     ret_plan->wave_efficiency = units / (rounds * walkers);
     ret_plan->tensor_seconds = tensor / clock;
@@ -220,4 +222,15 @@ void plan_hopper_predict(const struct problem *problem,
     ret_plan->predicted_seconds =
         norm(norm(ret_plan->tensor_seconds, ret_plan->l2_seconds), ret_plan->memory_seconds) +
         ret_plan->fixed_seconds;
+}
+
+void plan_hopper_predict(const struct problem *problem,
+                         const struct config *config,
+                         const struct plan_device *device,
+                         struct plan *ret_plan)
+{
+    if (config_is_split(config))
+        plan_hopper_split_predict(problem, config, device, memory_bytes(problem), ret_plan);
+    else
+        predict_whole(problem, config, device, ret_plan);
 }

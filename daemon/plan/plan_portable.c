@@ -102,6 +102,7 @@ void plan_portable_predict(const struct problem *problem,
 
     config_resources(config, &resources);
     ret_plan->config = *config;
+    ret_plan->splits = 1;
     ret_plan->tiles = tiles < 0x1p63 ? (uint64_t)tiles : UINT64_MAX;
     ret_plan->wave_efficiency = tiles / (rounds * sms);
     ret_plan->tensor_seconds = rounds * 2 * area * depth / rate / clock;

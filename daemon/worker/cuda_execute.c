@@ -46,7 +46,7 @@ void cuda_execute_deinit(struct cuda_execute *execute)
 
 static int launch(const struct cuda_launch_target *target,
                   const struct cuda_kernel *kernel,
-                  const struct gemmd_feed *feed,
+                  struct gemmd_feed *feed,
                   struct fault *ret_fault)
 {
     int r = cuda_launch(target, kernel, feed, ret_fault);
@@ -117,6 +117,7 @@ static int run_gemm(struct cuda_execute *execute,
                                         .multiprocessors = execute->multiprocessors,
                                         .stream = lane->stream,
                                         .scratch = &lane->scratch,
+                                        .workspace = &lane->workspace,
                                         .holder = command->job};
     struct cuda_stage stage;
     if (job->m == 0 || job->n == 0 || job->batch == 0)

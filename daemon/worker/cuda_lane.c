@@ -49,6 +49,7 @@ void cuda_lanes_deinit(struct cuda_lanes *lanes)
 
         if (lane->stream) {
             cuda_scratch_deinit(&lane->scratch);
+            cuda_workspace_deinit(&lane->workspace, driver, lane->stream);
             (void)cu(driver)->StreamSynchronize(lane->stream);
             (void)cu(driver)->StreamDestroy(lane->stream);
         }
@@ -67,9 +68,10 @@ bool cuda_lanes_give_back(struct cuda_lanes *lanes)
     for (size_t i = 0; i < CUDA_LANES; i++) {
         struct cuda_lane *lane = &lanes->lane[i];
 
-        if (lane->scratch.size == 0)
+        if (lane->scratch.size == 0 && lane->workspace.address == 0)
             continue;
         cuda_scratch_deinit(&lane->scratch);
+        cuda_workspace_deinit(&lane->workspace, lanes->driver, lane->stream);
         (void)cu(lanes->driver)->StreamSynchronize(lane->stream);
         had_any = true;
     }

@@ -12,7 +12,7 @@
 #include "../../kernels_src/abi/ring.h"
 #include "../core/status.h"
 #include "cuda_scratch.h"
-#include "driver.h"
+#include "cuda_workspace.h"
 
 /* Quick commands run side by side, and with priority: their CTAs are the next to start when others
  * end, before those of a large command that waits. Two lanes of large ones keep the device full. */
@@ -34,6 +34,7 @@ struct cuda_lane {
     CUstream stream;
     CUevent event; /* recorded and waited for at once, so one will do */
     struct cuda_scratch scratch;
+    struct cuda_workspace workspace;
     uint32_t *done;
     CUdeviceptr done_device;
     uint64_t submitted, finished; /* commands */
@@ -50,7 +51,8 @@ int cuda_lanes_init(struct cuda_lanes *lanes, const struct driver *driver, struc
 /* Waits for what was submitted. */
 void cuda_lanes_deinit(struct cuda_lanes *lanes);
 
-/* Frees the lanes' scratch blocks, and waits until they are free. False when there were none. */
+/* Frees the lanes' scratch blocks and workspaces, and waits until they are free. False when there
+ * were none. */
 bool cuda_lanes_give_back(struct cuda_lanes *lanes);
 
 /* The end of a command, on the lane's stream; ret_number: its count there. */

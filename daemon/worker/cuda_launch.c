@@ -23,15 +23,16 @@ static uint64_t ceil_div(int64_t size, uint64_t tile)
     return ((uint64_t)size + tile - 1) / tile;
 }
 
-/* Units: what one cluster computes at a time. */
-static uint64_t unit_count(const struct cuda_kernel *kernel, const struct gemmd_job *job)
+uint64_t cuda_launch_units(const struct cuda_kernel *kernel, const struct gemmd_job *job)
 {
     uint64_t unit_m = (uint64_t)kernel->tile_m * kernel->cluster_m;
     uint64_t unit_n = (uint64_t)kernel->tile_n * kernel->cluster_n;
 
-    if (job->tile_count)
-        return job->tile_count;
-    return ceil_div(job->m, unit_m) * ceil_div(job->n, unit_n) * (uint64_t)job->batch;
+    uint64_t units = job->tile_count;
+
+    if (units == 0)
+        units = ceil_div(job->m, unit_m) * ceil_div(job->n, unit_n) * (uint64_t)job->batch;
+    return units * MAX(job->splits, 1u);
 }
 
 /*
@@ -45,7 +46,7 @@ grid_size(const struct cuda_kernel *kernel, const struct gemmd_feed *feed, uint3
     uint32_t cluster = cluster_of(kernel);
     uint64_t units = 0, most = INT32_MAX / cluster;
     for (uint32_t i = 0; i < feed->job_count; i++)
-        units += unit_count(kernel, &feed->jobs[i]);
+        units += cuda_launch_units(kernel, &feed->jobs[i]);
     if (!kernel->has_cta_per_tile)
         most = MAX((uint64_t)multiprocessors * kernel->ctas_per_multiprocessor / cluster, 1u);
 
@@ -205,10 +206,17 @@ int cuda_launch(const struct cuda_launch_target *target,
                 const struct gemmd_feed *feed,
                 struct fault *ret_fault)
 {
-    if (!kernel->repack)
+    struct gemmd_feed own = {.job_count = feed->job_count, .jobs[0] = feed->jobs[0]};
+    struct gemmd_job *job = &own.jobs[0];
+    int r = 0;
+    if (!kernel->repack && job->splits <= 1)
         return launch_feed(target, kernel, feed, ret_fault);
 
-    struct gemmd_feed repacked = {.job_count = feed->job_count, .jobs[0] = feed->jobs[0]};
-    int r = repack_inputs(target, kernel, &repacked.jobs[0], ret_fault);
-    return r ? r : launch_feed(target, kernel, &repacked, ret_fault);
+    assert(feed->job_count == 1); /* scratch and workspace are for one job at a time */
+    if (kernel->repack)
+        r = repack_inputs(target, kernel, job, ret_fault);
+    if (!r && job->splits > 1)
+        r = cuda_workspace_give(target->workspace, target->driver, target->stream, kernel, job,
+                                ret_fault);
+    return r ? r : launch_feed(target, kernel, &own, ret_fault);
 }

@@ -10,6 +10,7 @@
 #include "../../kernels_src/abi/job.h"
 #include "cuda_kernel.h"
 #include "cuda_scratch.h"
+#include "cuda_workspace.h"
 
 /* Jobs one feed of this kernel may carry. */
 uint32_t cuda_launch_jobs_max(const struct cuda_kernel *kernel);
@@ -19,10 +20,14 @@ struct cuda_launch_target {
     const struct driver *driver;
     uint32_t multiprocessors; /* of the device */
     CUstream stream;
-    struct cuda_scratch *scratch; /* of the stream; for kernels that repack their inputs */
+    struct cuda_scratch *scratch;     /* of the stream; for kernels that repack their inputs */
+    struct cuda_workspace *workspace; /* of the stream; for jobs with splits */
     uint64_t holder; /* number of what the feed is a part of: a later part finds the copies of an
                         earlier one where they are; 0: they are made anew */
 };
+
+/* What clusters compute at a time, of a job: units, each as often as it has splits. */
+uint64_t cuda_launch_units(const struct cuda_kernel *kernel, const struct gemmd_job *job);
 
 /* Queues `feed` on the stream, at least one job and none of it empty. 0, DRIVER_E_FAULT or < 0 as
  * driver_check(). */

@@ -281,7 +281,8 @@ compute(struct cuda_panels *panels, const struct panel_step *step, struct fault 
     struct cuda_launch_target target = {.driver = panels->driver,
                                         .multiprocessors = panels->multiprocessors,
                                         .stream = stream,
-                                        .scratch = &lane->scratch};
+                                        .scratch = &lane->scratch,
+                                        .workspace = &lane->workspace};
     int r = 0;
 
     /* What comes in does so in order, so the last of it is enough. */

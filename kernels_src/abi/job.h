@@ -56,7 +56,7 @@ struct gemmd_job {
     gemmd_u32 activation; /* enum activation of daemon/core/activation.h */
     gemmd_u64 first_tile,
         tile_count;      /* a slice of the tiles, in what a cluster computes; count 0: the rest */
-    gemmd_u64 workspace; /* device address, for configurations that need one */
+    gemmd_u64 workspace; /* device address, when splits > 1 */
     gemmd_u64 bias;      /* address of m or n elements of the output type, by the flags */
     gemmd_i64 stride_bias;
     /* A job that is timed: launched `repeats` times (0: once) one after the other, on `repeat_sets`
@@ -64,10 +64,21 @@ struct gemmd_job {
      */
     gemmd_u32 repeats, repeat_sets;
     gemmd_u64 repeat_step;
-    gemmd_u64 reserved1[5];
+    gemmd_u32 splits; /* clusters that share a tile along K, through the workspace; 0: 1 */
+    gemmd_u32 reserved1;
+    gemmd_u64 reserved2[4];
 };
 
 GEMMD_STATIC_ASSERT(sizeof(struct gemmd_job) == 256, "job size is ABI");
+
+/*
+ * The workspace of a job with splits: counters, zero before a launch and again after it; then a
+ * place for every split of every tile of the slice, as large as the tile in 32 bits. A tile takes
+ * a counter for each warp of each CTA, GEMMD_SPLIT_WARPS at most. For one job at a time.
+ */
+#define GEMMD_SPLIT_WORKSPACE (16u << 20) /* bytes in all: two waves of 128 x 128 tiles */
+#define GEMMD_SPLIT_COUNTERS  4096        /* words */
+#define GEMMD_SPLIT_WARPS     8           /* of a CTA, that multiply */
 
 /* Jobs one launch can carry in its parameters (4 KiB is the limit of a kernel's parameters). */
 #define GEMMD_FEED_JOBS 8

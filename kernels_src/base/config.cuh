@@ -42,10 +42,13 @@ enum schedule {
 
 constexpr int input = GEMMD_INPUT;
 constexpr int output = GEMMD_OUTPUT;
-constexpr bool trans_a = GEMMD_TRANS_A;
-constexpr bool trans_b = GEMMD_TRANS_B;
-constexpr int tile_m = GEMMD_TILE_M;
-constexpr int tile_n = GEMMD_TILE_N;
+/* The kernel computes the transpose of D: its A is the job's B transposed, and so on. All that
+ * follows is the kernel's side of it; what knows the job's side says so. */
+constexpr bool is_swapped = GEMMD_SWAPPED;
+constexpr bool trans_a = is_swapped ? !GEMMD_TRANS_B : GEMMD_TRANS_A;
+constexpr bool trans_b = is_swapped ? !GEMMD_TRANS_A : GEMMD_TRANS_B;
+constexpr int tile_m = is_swapped ? GEMMD_TILE_N : GEMMD_TILE_M;
+constexpr int tile_n = is_swapped ? GEMMD_TILE_M : GEMMD_TILE_N;
 constexpr int tile_k = GEMMD_TILE_K;
 constexpr int stages = GEMMD_STAGES;
 constexpr int warps_m = GEMMD_WARPS_M;
@@ -62,10 +65,11 @@ DEVICE constexpr int size_of(int dtype)
 }
 
 constexpr int schedule = GEMMD_SCHEDULE;
-constexpr int cluster_m = GEMMD_CLUSTER_M;
-constexpr int cluster_n = GEMMD_CLUSTER_N;
+constexpr int cluster_m = is_swapped ? GEMMD_CLUSTER_N : GEMMD_CLUSTER_M;
+constexpr int cluster_n = is_swapped ? GEMMD_CLUSTER_M : GEMMD_CLUSTER_N;
 constexpr int cluster_k = GEMMD_CLUSTER_K; /* CTAs that share a tile, each a part of K */
-constexpr bool is_swapped = GEMMD_SWAPPED; /* the kernel computes the transpose of D */
+/* Tiles whose K may be cut, and narrow ones, leave by fragments (epi/store_fragments.cuh). */
+constexpr bool is_split = is_swapped || cluster_k > 1;
 constexpr bool is_hopper = schedule >= schedule_tiled;
 
 constexpr int unit = is_hopper       ? unit_wgmma
@@ -80,13 +84,15 @@ constexpr int warp_m = tile_m / warps_m;
 constexpr int warp_n = tile_n / warps_n;
 
 /* Hopper: warps that multiply form groups of four. Specialised schedules have one more group, whose
- * first thread loads. Cooperative groups share a tile by rows; ping-pong groups have one each. */
+ * first thread loads; split configurations one more warp, behind the others. Cooperative groups share a tile by rows; ping-pong groups have one each. */
 constexpr bool is_specialized = schedule >= schedule_coop;
 constexpr bool is_pingpong = schedule == schedule_pingpong;
 constexpr int groups = warps_m * warps_n / 4;
 constexpr int group_m = is_pingpong ? tile_m : tile_m / groups;
-constexpr int cluster = cluster_m * cluster_n * cluster_k;
-constexpr int threads = warps_m * warps_n * 32 + (is_specialized ? 128 : 0);
+constexpr int sharers = cluster_m * cluster_n; /* CTAs that copy for each other */
+constexpr int cluster = sharers * cluster_k;
+constexpr int loading_warps = !is_specialized ? 0 : is_split ? 1 : 4;
+constexpr int threads = (warps_m * warps_n + loading_warps) * 32;
 
 static_assert(stages >= 1, "there is a ring");
 static_assert(is_hopper || stages >= 2, "a ring that all fill has at least two slots");
@@ -98,10 +104,11 @@ static_assert(tile_k * input_size % 32 == 0, "rows of a K tile are whole pairs o
 
 static_assert(!is_hopper || warps_n == 1 && warps_m % 4 == 0, "groups divide the tile by rows");
 static_assert(!is_hopper || group_m % 64 == 0, "wgmma has 64 rows");
-static_assert(!is_hopper || tile_k * input_size == 128, "a K tile is one row of the 128B swizzle");
+static_assert(!is_hopper || tile_k * input_size % 128 == 0, "whole rows of the 128B swizzle");
 static_assert(!is_pingpong || groups == 2, "two groups take turns");
 static_assert(!realigns || is_specialized && groups == 1 && cluster_m * cluster_n == 1,
               "who realigns has a group for it, with many registers, and copies for itself");
-static_assert(cluster <= 2, "both CTAs of a cluster read what one multicasts");
+static_assert(sharers <= 2, "both CTAs of a cluster read what one multicasts");
+static_assert(sharers == 1 || cluster_k == 1, "a cluster shares operands or a tile");
 
 } // namespace cfg

@@ -80,7 +80,7 @@ template <typename TILE> struct realigned_operand {
     DEVICE void smem_from_regs(u32 s_tile, const chunks &r) const
     {
         /* Span-major tiles are blocks of 64 columns. */
-        u32 s_block = s_tile + chunk / 8 * block_size;
+        u32 s_block = s_tile + chunk / 8 * TILE::block_size;
 
 #pragma unroll
         for (int i = 0; i < count; i++) {
@@ -110,10 +110,8 @@ struct realigner {
     operand_b b;
     int k_tiles; /* of the unit that are left */
 
-    DEVICE realigner(const gemmd_tensor_feed &feed,
-                     const cta_place &place,
-                     u32 in_s_base,
-                     u32 in_thread)
+    DEVICE
+    realigner(const gemmd_tensor_feed &feed, const cta_place &place, u32 in_s_base, u32 in_thread)
         : work(feed, place.walker, place.walkers), s_base(in_s_base), thread(in_thread), k_tiles(0)
     {
     }

@@ -32,7 +32,10 @@ template <typename TILE, int SHARERS> struct tensor_operand {
         int first = (int)part * rows;
 
         if constexpr (TILE::is_k_major) {
-            cp_async_bulk_prefetch_tensor_3d(map, k, origin + first, item);
+#pragma unroll
+            for (int tile = 0; tile < row_tiles; tile++)
+                cp_async_bulk_prefetch_tensor_3d(map, k + tile * row_elements, origin + first,
+                                                 item);
         } else {
 #pragma unroll
             for (int at = 0; at < TILE::span; at += block_span)
@@ -47,18 +50,22 @@ template <typename TILE, int SHARERS> struct tensor_operand {
         int first = (int)part * rows;
 
         if constexpr (TILE::is_k_major) {
-            copy(s_tile + first * swizzle_row, k, origin + first, s_barrier);
+#pragma unroll
+            for (int tile = 0; tile < row_tiles; tile++)
+                copy(s_tile + tile * TILE::row_tile_size + first * swizzle_row,
+                     k + tile * row_elements, origin + first, s_barrier);
         } else {
 #pragma unroll
-            for (int at = 0; at < TILE::span; at += block_span)
-                copy(s_tile + (at + first) * swizzle_row, origin + at, k + first, s_barrier);
+            for (int block = 0; block < TILE::span / block_span; block++)
+                copy(s_tile + block * TILE::block_size + first * swizzle_row,
+                     origin + block * block_span, k + first, s_barrier);
         }
     }
 };
 
 /* A CTA's place in its cluster, and the cluster's among the walkers. */
 struct cta_place {
-    u32 rank_m, rank_n;
+    u32 rank_m, rank_n, rank_k;
     u32 walker, walkers;
 };
 
@@ -66,12 +73,33 @@ DEVICE cta_place cta_place_of(u32 cta, u32 ctas)
 {
     u32 rank = cfg::cluster == 1 ? 0 : cluster_ctarank();
 
-    return {rank % cfg::cluster_m, rank / cfg::cluster_m, cta / cfg::cluster, ctas / cfg::cluster};
+    return {rank % cfg::cluster_m, rank / cfg::cluster_m % cfg::cluster_n, rank / cfg::sharers,
+            cta / cfg::cluster, ctas / cfg::cluster};
 }
 
 DEVICE int k_tiles_of(const gemmd_job &job)
 {
     return job.alpha != 0 ? (int)((job.k + cfg::tile_k - 1) / cfg::tile_k) : 0;
+}
+
+/* K tiles of a unit that this CTA multiplies. */
+struct k_span {
+    int first, count;
+};
+
+/* All of them, or its part: the first parts have one more where they cannot be equal. Which CTA of
+ * which split has a part follows from their numbers alone, so the sums have one order. */
+DEVICE k_span k_span_of(const job_feed &work, u32 rank_k)
+{
+    int tiles = k_tiles_of(work.job());
+
+    if constexpr (!cfg::is_split)
+        return {0, tiles};
+
+    u32 parts = work.splits * cfg::cluster_k, part = work.split() * cfg::cluster_k + rank_k;
+    u32 least = tiles / parts, rest = tiles % parts;
+
+    return {(int)(part * least + (part < rest ? part : rest)), (int)(least + (part < rest))};
 }
 
 /* The loading thread's walk: K tile after K tile over all units, ahead of who multiplies by as
@@ -101,18 +129,23 @@ struct loader {
     {
         const gemmd_job &job = work.job();
         const gemmd_tensor_map *map = maps.of[work.index];
+        i64 stride_a = cfg::is_swapped ? job.stride_b : job.stride_a;
+        i64 stride_b = cfg::is_swapped ? job.stride_a : job.stride_b;
+        k_span span = k_span_of(work, place.rank_k);
 
         /* What an earlier job of the launch wrote is for TMA to see. */
         if (fenced != work.index) {
             fence_proxy_async_global();
             fenced = work.index;
         }
-        a = {map + GEMMD_TENSOR_A, (int)unit.row + (int)place.rank_m * cfg::tile_m,
-             job.stride_a != 0 ? (int)unit.item : 0, place.rank_n};
-        b = {map + GEMMD_TENSOR_B, (int)unit.col + (int)place.rank_n * cfg::tile_n,
-             job.stride_b != 0 ? (int)unit.item : 0, place.rank_m};
-        k = 0;
-        k_end = k_tiles_of(job) * cfg::tile_k;
+        a = {map + (cfg::is_swapped ? GEMMD_TENSOR_B : GEMMD_TENSOR_A),
+             (int)unit.row + (int)place.rank_m * cfg::tile_m, stride_a != 0 ? (int)unit.item : 0,
+             place.rank_n};
+        b = {map + (cfg::is_swapped ? GEMMD_TENSOR_A : GEMMD_TENSOR_B),
+             (int)unit.col + (int)place.rank_n * cfg::tile_n, stride_b != 0 ? (int)unit.item : 0,
+             place.rank_m};
+        k = span.first * cfg::tile_k;
+        k_end = k + span.count * cfg::tile_k;
     }
 
     /*
@@ -132,6 +165,20 @@ struct loader {
 #pragma unroll 1
         for (int at = row * cfg::tile_k; at < end; at += rows * cfg::tile_k)
             b.prefetch(at);
+    }
+
+    /* The same for a grid that takes all multiprocessors: those that are done with the grid before
+     * fetch the first half of what the ring will hold, while others are not. More would have to
+     * outlive in the L2 what that grid still streams through it. */
+    DEVICE void prefetch_ring() const
+    {
+        int end = min_of(k_end, k + cfg::stages / 2 * cfg::tile_k);
+
+#pragma unroll 1
+        for (int at = k; at < end; at += cfg::tile_k) {
+            a.prefetch(at);
+            b.prefetch(at);
+        }
     }
 
     /* On to the next unit that has K tiles; false when there is none. */

@@ -16,6 +16,14 @@ struct group_tile {
 
     float accum[blocks][cfg::tile_n / 2];
 
+    /* The fragment of 16 rows x 8 columns of this warp with this number, columns first. */
+    DEVICE const float *chunk(int number) const
+    {
+        constexpr int in_block = cfg::tile_n / 8;
+
+        return accum[number / in_block] + number % in_block * 4;
+    }
+
     DEVICE void clear()
     {
 #pragma unroll
@@ -57,10 +65,9 @@ struct group_tile {
 #pragma unroll
             for (int block = 0; block < blocks; block++)
                 multiply((float(&)[COLS / 2]) accum[block],
-                         operand_a::desc(low_a + slice * operand_a::step_k +
+                         operand_a::desc(low_a + operand_a::step_k(slice) +
                                          block * operand_a::step_block),
-                         operand_b::desc(low_b + slice * operand_b::step_k),
-                         slice == 0 ? keeps : 1);
+                         operand_b::desc(low_b + operand_b::step_k(slice)), slice == 0 ? keeps : 1);
         wgmma_commit_group();
         fence();
     }

@@ -63,6 +63,47 @@ DEVICE void wait_parity(u32 s_barrier, u32 parity)
             trap();
 }
 
+/* The same for who has something to do before the end: false when it took too long. */
+DEVICE bool is_over_in_time(u32 s_barrier, u32 parity)
+{
+    if (mbarrier_try_wait_parity(s_barrier, parity))
+        return true;
+
+    u32 start = globaltimer_lo();
+    while (!mbarrier_try_wait_parity(s_barrier, parity))
+        if (globaltimer_lo() - start > wait_limit_ns)
+            return false;
+    return true;
+}
+
+DEVICE void buffers_init(u32 s_base)
+{
+    for (int i = 0; i < cfg::groups * 2; i++)
+        mbarrier_init(smem::buffer_barrier(s_base, i / 2, i % 2), 1);
+    for (int group = 0; group < cfg::groups; group++)
+        mbarrier_init(smem::turn_barrier(s_base, group), 4);
+}
+
+DEVICE void exchange_init(u32 s_base)
+{
+    u32 rank = cfg::cluster_k == 1 ? 0 : cluster_ctarank();
+
+    for (int warp = 0; warp < cfg::groups * 4; warp++) {
+        mbarrier_init(smem::arrived_barrier(s_base, warp), max_of(cfg::cluster_k - 1, 1));
+        mbarrier_init(smem::taken_barrier(s_base, warp), max_of(smem::takers(rank), 1));
+    }
+}
+
+/* The same for what other CTAs of the cluster have written. */
+DEVICE void wait_parity_of_cluster(u32 s_barrier, u32 parity)
+{
+    u32 start = globaltimer_lo();
+
+    while (!mbarrier_try_wait_parity_acquire_cluster(s_barrier, parity))
+        if (globaltimer_lo() - start > wait_limit_ns)
+            trap();
+}
+
 /* One thread, before all others go on (cluster_meet). */
 DEVICE void barriers_init(u32 s_base)
 {
@@ -70,12 +111,12 @@ DEVICE void barriers_init(u32 s_base)
         int readers = cfg::is_pingpong ? 1 : cfg::groups;
 
         mbarrier_init(smem::full_barrier(s_base, slot), cfg::realigns ? 4 : 1);
-        mbarrier_init(smem::empty_barrier(s_base, slot), readers * 4 * cfg::cluster);
+        mbarrier_init(smem::empty_barrier(s_base, slot), readers * 4 * cfg::sharers);
     }
-    for (int i = 0; i < cfg::groups * 2; i++)
-        mbarrier_init(smem::buffer_barrier(s_base, i / 2, i % 2), 1);
-    for (int group = 0; group < cfg::groups; group++)
-        mbarrier_init(smem::turn_barrier(s_base, group), 4);
+    if (cfg::is_split)
+        exchange_init(s_base);
+    else
+        buffers_init(s_base);
     fence_mbarrier_init_release_cluster();
 }
 
@@ -90,7 +131,8 @@ DEVICE void cluster_meet()
     }
 }
 
-/* All threads, last of all: the other CTA of a cluster may still copy to this one, and arrive here. */
+/* All threads, last of all: the other CTA of a cluster may still copy to this one, and arrive here.
+ */
 DEVICE void cluster_leave()
 {
     if constexpr (cfg::cluster > 1)
@@ -103,10 +145,10 @@ DEVICE void slot_release(u32 s_base, int slot, u32 lane)
 {
     u32 s_barrier = smem::empty_barrier(s_base, slot);
 
-    if constexpr (cfg::cluster == 1) {
+    if constexpr (cfg::sharers == 1) {
         if (lane == 0)
             mbarrier_arrive(s_barrier);
-    } else if (lane < cfg::cluster) {
+    } else if (lane < cfg::sharers) {
         mbarrier_arrive_cluster(s_barrier, lane);
     }
 }

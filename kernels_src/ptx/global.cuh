@@ -69,6 +69,33 @@ DEVICE void st_global_cs_v4_u32(u64 g_address, const u32 (&b)[4])
                  : "memory");
 }
 
+DEVICE void ld_global_v4_f32(float (&d)[4], u64 g_address)
+{
+    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+                 : "l"(g_address)
+                 : "memory");
+}
+
+DEVICE void st_global_v4_f32(u64 g_address, float b0, float b1, float b2, float b3)
+{
+    asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(g_address), "f"(b0), "f"(b1),
+                 "f"(b2), "f"(b3)
+                 : "memory");
+}
+
+/* Acquires and releases at gpu scope; returns what was there. */
+DEVICE u32 atom_add_acq_rel_gpu_u32(u64 g_address, u32 b)
+{
+    u32 d;
+
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
+                 : "=r"(d)
+                 : "l"(g_address), "r"(b)
+                 : "memory");
+    return d;
+}
+
 DEVICE void st_global_v4_u32(u64 g_address, const u32 (&b)[4])
 {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(g_address), "r"(b[0]), "r"(b[1]),

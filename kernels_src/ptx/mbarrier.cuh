@@ -43,6 +43,34 @@ DEVICE void mbarrier_arrive_cluster(u32 s_barrier, u32 rank)
                  : "memory");
 }
 
+/* The same, but what this thread accessed before comes before what follows there. */
+DEVICE void mbarrier_arrive_release_cluster(u32 s_barrier, u32 rank)
+{
+    asm volatile("{\n"
+                 ".reg .b32 remote;\n"
+                 "mapa.shared::cluster.u32 remote, %0, %1;\n"
+                 "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+                 "}" ::"r"(s_barrier),
+                 "r"(rank)
+                 : "memory");
+}
+
+/* As below, and what the arrivals released at cluster scope is seen. */
+DEVICE bool mbarrier_try_wait_parity_acquire_cluster(u32 s_barrier, u32 parity)
+{
+    u32 is_over;
+
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(is_over)
+                 : "r"(s_barrier), "r"(parity)
+                 : "memory");
+    return is_over;
+}
+
 /* False when a time that the hardware chooses went by first. */
 DEVICE bool mbarrier_try_wait_parity(u32 s_barrier, u32 parity)
 {

@@ -93,6 +93,13 @@ DEVICE void st_shared_v2_f64(u32 s_address, double b0, double b1)
     asm volatile("st.shared.v2.f64 [%0], {%1, %2};" ::"r"(s_address), "d"(b0), "d"(b1) : "memory");
 }
 
+DEVICE void st_shared_v4_f32(u32 s_address, const float *b)
+{
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(s_address), "f"(b[0]), "f"(b[1]),
+                 "f"(b[2]), "f"(b[3])
+                 : "memory");
+}
+
 DEVICE void st_shared_v4_u32(u32 s_address, const u32 (&b)[4])
 {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(s_address), "r"(b[0]), "r"(b[1]),

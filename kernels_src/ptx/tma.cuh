@@ -22,13 +22,8 @@ DEVICE void cp_async_bulk_tensor_3d_shared_global(
 }
 
 /* To the same place in every CTA of the mask, each with its own barrier at the same place. */
-DEVICE void cp_async_bulk_tensor_3d_shared_global_multicast(u32 s_destination,
-                                                            const gemmd_tensor_map *map,
-                                                            int c0,
-                                                            int c1,
-                                                            int c2,
-                                                            u32 s_barrier,
-                                                            u16 mask)
+DEVICE void cp_async_bulk_tensor_3d_shared_global_multicast(
+    u32 s_destination, const gemmd_tensor_map *map, int c0, int c1, int c2, u32 s_barrier, u16 mask)
 {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
                  ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(s_destination),

@@ -35,13 +35,14 @@ struct extent {
 
 struct place {
     i64 item;     /* of the batch */
-    i64 row, col; /* first element of the unit in D */
+    i64 row, col; /* first element of the unit in D, or in its transpose when that is computed */
 };
 
 DEVICE extent extent_of(const gemmd_job &job)
 {
-    return {(number)(((u64)job.m + unit_m - 1) / unit_m),
-            (number)(((u64)job.n + unit_n - 1) / unit_n)};
+    u64 rows = cfg::is_swapped ? job.n : job.m, cols = cfg::is_swapped ? job.m : job.n;
+
+    return {(number)((rows + unit_m - 1) / unit_m), (number)((cols + unit_n - 1) / unit_n)};
 }
 
 DEVICE number units(const gemmd_job &job, const extent &size)

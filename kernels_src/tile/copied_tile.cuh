@@ -17,7 +17,7 @@ template <typename TILE> struct copied_tile {
     /* Of a chunk, `further` rows below `row`. */
     DEVICE static u32 offset(u32 row, int further, u32 chunk)
     {
-        return chunk / block_chunks * block_size +
+        return chunk / block_chunks * (is_k_major ? TILE::row_tile_size : TILE::block_size) +
                swizzled_offset(row + further, chunk % block_chunks);
     }
 };

@@ -14,16 +14,22 @@
 #include "tile/swizzled_tile.cuh"
 
 template <typename TILE> struct wgmma_operand {
-    /* From one 16 elements along K to the next: within the row, or sixteen rows on. */
-    static constexpr u32 step_k = (TILE::is_k_major ? 32 : 16 * swizzle_row) >> 4;
-    static constexpr u32 step_block = block_size >> 4;
+    static constexpr u32 step_block = TILE::block_size >> 4;
     static constexpr int tnsp = TILE::is_k_major ? 0 : 1;
 
     static constexpr u32 high_word = 1u << 30 | swizzle_atom >> 4;
 
+    /* To the 16 elements along K with this number: in the row, or sixteen rows on. */
+    DEVICE static constexpr u32 step_k(int slice)
+    {
+        int in_row = slice % 4 * 32, tile = slice / 4 * TILE::row_tile_size;
+
+        return (TILE::is_k_major ? tile + in_row : slice * 16 * swizzle_row) >> 4;
+    }
+
     DEVICE static u32 low_word(u32 s_address)
     {
-        u32 leading = TILE::is_k_major ? 1 : block_size >> 4;
+        u32 leading = TILE::is_k_major ? 1 : TILE::block_size >> 4;
 
         return leading << 16 | (s_address & 0x3ffff) >> 4;
     }

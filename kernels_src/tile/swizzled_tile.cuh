@@ -3,9 +3,10 @@
  * the 128-byte swizzle (the 16-byte chunk is XORed with the row modulo 8, so the tile starts on
  * 1024 bytes).
  *
- * K-major (A not transposed, B transposed): row s holds the 64 elements along K of index s along m
- * or n. Span-major (the other two): blocks of 64 rows; row k of block b holds indices 64b to
- * 64b + 63 along m or n. Either way 64 indices along m or n take 8 KiB, and wgmma transposes.
+ * K-major (A not transposed, B transposed): row s holds 64 elements along K of index s along m or
+ * n; where a K tile has more of them, as many tiles of rows follow each other. Span-major (the
+ * other two): blocks of tile_k rows; row k of block b holds indices 64b to 64b + 63 along m or n,
+ * and wgmma transposes.
  */
 #pragma once
 
@@ -13,15 +14,18 @@
 
 constexpr int swizzle_row = 128;
 constexpr int swizzle_atom = 8 * swizzle_row; /* what the pattern repeats after */
+constexpr int row_elements = 64;
 constexpr int block_span = 64;
-constexpr int block_size = block_span * swizzle_row;
+constexpr int row_tiles = cfg::tile_k / row_elements; /* along K */
 
 template <int SPAN, bool K_MAJOR> struct swizzled_tile {
     static constexpr int span = SPAN;
     static constexpr bool is_k_major = K_MAJOR;
-    static constexpr int size = SPAN * swizzle_row;
+    static constexpr int row_tile_size = SPAN * swizzle_row; /* K-major */
+    static constexpr int block_size = (K_MAJOR ? block_span : cfg::tile_k) * swizzle_row;
+    static constexpr int size = SPAN * swizzle_row * row_tiles;
 
-    static_assert(SPAN % block_span == 0, "whole blocks");
+    static_assert(SPAN % (K_MAJOR ? 8 : block_span) == 0, "whole patterns of the swizzle");
 };
 
 typedef swizzled_tile<cfg::tile_m, !cfg::trans_a> tile_a;

@@ -43,7 +43,8 @@ int kernels_warm_up(struct kernels_setting *s, struct fault *fault)
     kernel_set_add(&s->kernels, &ranking.plan[0].config);
     kernel_set_build(&s->kernels);
     kernel = (struct product_kernel){&s->heat_product,
-                                     kernel_set_find(&s->kernels, &ranking.plan[0].config, fault)};
+                                     kernel_set_find(&s->kernels, &ranking.plan[0].config, fault),
+                                     ranking.plan[0].splits};
     if (!kernel.kernel || kernels_place_init(&s->heat_place, &s->gpu, &shape, 1) < 0 ||
         product_init(&s->heat_product, &s->heat_place, &shape, &ranking) < 0 ||
         gpu_graph_capture(&s->gpu, product_launch, &kernel, s->heat_product.set_count,
@@ -95,7 +96,8 @@ static int enter_candidate(struct contest *c, size_t rank)
     struct side *side = &c->ours[c->our_count];
     struct fault fault = FAULT_NONE;
 
-    *kernel = (struct product_kernel){p, kernel_set_find(&s->kernels, config, &fault)};
+    *kernel = (struct product_kernel){p, kernel_set_find(&s->kernels, config, &fault),
+                                      p->ranking.plan[rank].splits};
     *side = (struct side){.launch = product_launch, .context = kernel};
     if (!kernel->kernel ||
         ((rank == 0 || !s->is_unchecked) &&

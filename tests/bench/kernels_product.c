@@ -31,6 +31,7 @@ int kernels_place_init(struct kernels_place *place,
                        size_t count)
 {
     CUresult result;
+    struct fault fault;
 
     *place = (struct kernels_place){.gpu = gpu};
     cuda_scratch_init(&place->scratch, &gpu->driver, gpu->stream);
@@ -45,7 +46,10 @@ int kernels_place_init(struct kernels_place *place,
     result = GPU_CALL(gpu, MemAlloc)(&place->memory, place->memory_size);
     if (result == CUDA_SUCCESS)
         result = cu(&gpu->driver)->MemHostAlloc(&place->result, place->result_size, 0);
-    return result == CUDA_SUCCESS ? 0 : -1;
+    if (result != CUDA_SUCCESS)
+        return -1;
+    /* Now, for a launch that is captured cannot. */
+    return cuda_workspace_take(&place->workspace, &gpu->driver, gpu->stream, &fault) ? -1 : 0;
 }
 
 void kernels_place_deinit(struct kernels_place *place)
@@ -55,6 +59,7 @@ void kernels_place_deinit(struct kernels_place *place)
     cuda_scratch_deinit(&place->scratch);
     if (place->memory)
         (void)GPU_CALL(place->gpu, MemFree)(place->memory);
+    cuda_workspace_deinit(&place->workspace, &place->gpu->driver, place->gpu->stream);
     if (place->result)
         (void)cu_parked(&place->gpu->driver)->MemFreeHost(place->result);
     place->memory = 0;
@@ -140,13 +145,15 @@ int product_launch(void *context, CUstream stream, size_t set)
         .alpha = 1,
         .input = problem->input,
         .output = problem->output,
+        .splits = side->splits,
         .flags = (problem->trans_a ? GEMMD_JOB_TRANS_A : 0u) |
                  (problem->trans_b ? GEMMD_JOB_TRANS_B : 0u),
     };
     struct cuda_launch_target target = {.driver = &gpu->driver,
                                         .multiprocessors = gpu->facts.multiprocessors,
                                         .stream = stream,
-                                        .scratch = &p->place->scratch};
+                                        .scratch = &p->place->scratch,
+                                        .workspace = &p->place->workspace};
     return cuda_launch(&target, side->kernel, &feed, &fault);
 }
 

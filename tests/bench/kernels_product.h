@@ -8,6 +8,7 @@
 
 #include "../../daemon/plan/plan.h"
 #include "../../daemon/worker/cuda_scratch.h"
+#include "../../daemon/worker/cuda_workspace.h"
 #include "data.h"
 #include "kernel_set.h"
 #include "peer.h"
@@ -20,9 +21,10 @@
 /* What all rows share. */
 struct kernels_place {
     struct gpu *gpu;
-    struct data data[DTYPE_COUNT]; /* made when a row first asks */
-    CUdeviceptr memory;            /* the sets of the current row */
-    struct cuda_scratch scratch;   /* the check's launch makes it large enough for the others */
+    struct data data[DTYPE_COUNT];   /* made when a row first asks */
+    CUdeviceptr memory;              /* the sets of the current row */
+    struct cuda_scratch scratch;     /* the check's launch makes it large enough for the others */
+    struct cuda_workspace workspace; /* and takes this */
     size_t memory_size;
     void *result; /* pinned host memory for D */
     size_t result_size;
@@ -42,6 +44,7 @@ struct product {
 struct product_kernel {
     struct product *product;
     const struct cuda_kernel *kernel;
+    uint32_t splits; /* as the plan says */
 };
 
 int product_launch(void *context, CUstream stream, size_t set);

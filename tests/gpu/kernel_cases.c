@@ -3,9 +3,11 @@
 #include "../../client/reference.h"
 #include "../../daemon/link/link_job.h"
 #include "../../daemon/plan/plan_hopper.h"
+#include "../../daemon/plan/plan_hopper_split.h"
 #include "../../daemon/worker/backend.h"
 #include "../support/load_request.h"
 #include "compile_all.h"
+#include "kernel_shapes.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -20,99 +22,6 @@
 #define MARGIN          4096
 #define MULTIPLICATIONS (1u << 25) /* of the reference, per case */
 #define ROUND_UP(x, to) (((x) + (to)-1) / (to) * (to))
-
-enum trait {
-    PADDED = 1 << 0,     /* 5 elements between rows, 3 between items */
-    ALIGNED = 1 << 1,    /* rows of a multiple of 16 elements */
-    OFF_BY_ONE = 1 << 2, /* operands start one element late */
-    SHARED_A = 1 << 3,
-    SHARED_B = 1 << 4,
-    IN_PLACE = 1 << 5,
-    NAN_IN_A = 1 << 6, /* one element */
-    INF_IN_B = 1 << 7,
-    SHARED_BIAS = 1 << 8,
-    BIAS_ROWS = 1 << 9, /* one value per row */
-    BIAS_COLUMNS = 1 << 10,
-    RELU = 1 << 11,
-    GELU = 1 << 12, /* these three: relu where results are integers */
-    GELU_TANH = 1 << 13,
-    SILU = 1 << 14,
-};
-
-/* Beside the traits: elements by which all operands start late. */
-#define LATE(elements) ((unsigned)(elements) << 8)
-
-struct shape {
-    int64_t m, n, k, batch;
-    unsigned traits;
-    double alpha, beta;
-};
-
-static const struct shape shapes[] = {
-    {1, 1, 1, 1, 0, 1, 0},
-    {1, 1, 1, 1, ALIGNED, 2, -3},
-    {8, 8, 8, 1, ALIGNED, 1, 0},
-    {7, 9, 3, 1, 0, 1, 0},
-    {16, 16, 16, 1, ALIGNED, 1, 1},
-    {63, 65, 33, 1, 0, 2, -3},
-    {64, 64, 64, 1, ALIGNED, 1, 0},
-    {63, 65, 33, 1, ALIGNED, 2, -3},
-    {128, 256, 128, 1, ALIGNED, 1, 2},
-    {129, 257, 65, 1, 0, 1, 0},
-    {129, 257, 65, 1, ALIGNED, 1, 1},
-    {300, 208, 112, 1, ALIGNED, 1, 0},
-    {1, 500, 70, 1, ALIGNED, 1, 0},
-    {500, 1, 70, 1, ALIGNED, 1, 0},
-    {1, 501, 71, 1, 0, 1, 1},
-    {501, 1, 71, 1, 0, 1, 1},
-    /* K against the depth of the ring */
-    {40, 48, 20, 1, ALIGNED, 1, 0},
-    {40, 48, 24, 1, ALIGNED, 1, 0},
-    {40, 48, 63, 1, ALIGNED, 1, 0},
-    {40, 48, 96, 1, ALIGNED, 1, 0},
-    {40, 48, 128, 1, ALIGNED, 1, 0},
-    {40, 48, 160, 1, ALIGNED, 1, 0},
-    {40, 48, 576, 1, ALIGNED, 1, 0},
-    {33, 47, 577, 1, 0, 1, 0},
-    /* the BLAS rules */
-    {33, 47, 0, 1, 0, 1, 0},
-    {33, 47, 0, 1, ALIGNED, 1, 1},
-    {33, 47, 0, 3, ALIGNED | PADDED, 1, 2},
-    {33, 47, 20, 1, ALIGNED, 0, 2},
-    {33, 47, 20, 1, 0, 0, 0},
-    {33, 48, 20, 1, ALIGNED | IN_PLACE, 1, 2},
-    {133, 147, 40, 2, PADDED | IN_PLACE, 2, 1},
-    {65, 70, 40, 1, ALIGNED | NAN_IN_A, 1, 0},
-    {65, 70, 40, 1, ALIGNED | INF_IN_B, 1, 1},
-    {65, 70, 40, 1, NAN_IN_A, 1, 0},
-    /* layout */
-    {65, 70, 40, 1, PADDED, 1, 1},
-    {65, 70, 40, 1, OFF_BY_ONE, 1, 1},
-    {64, 64, 64, 1, OFF_BY_ONE, 1, 0},
-    {65, 70, 40, 3, PADDED | OFF_BY_ONE, 2, -3},
-    {65, 70, 40, 5, ALIGNED, 1, 1},
-    {17, 18, 19, 7, 0, 1, 0},
-    {65, 70, 40, 3, ALIGNED | SHARED_A, 1, 0},
-    {65, 70, 40, 3, ALIGNED | SHARED_B, 1, 1},
-    {17, 18, 19, 4, SHARED_A | SHARED_B, 1, 0},
-    /* several tiles for each CTA */
-    {3000, 3000, 40, 1, ALIGNED, 1, 0},
-    {2050, 2600, 330, 1, ALIGNED, 1, 0},
-    {200, 330, 1100, 40, ALIGNED, 1, 1},
-    {1501, 1403, 37, 1, 0, 1, 0},
-    {70, 130, 33, 150, 0, 1, 0},
-    /* bias and activation */
-    {65, 70, 40, 1, BIAS_COLUMNS, 1, 0},
-    {200, 264, 64, 1, ALIGNED | BIAS_COLUMNS | GELU, 1, 0},
-    {129, 257, 65, 3, ALIGNED | BIAS_ROWS | SHARED_BIAS | RELU, 2, 0},
-    {133, 147, 40, 2, PADDED | IN_PLACE | BIAS_ROWS | SILU, 2, 1},
-    {133, 147, 40, 2, ALIGNED | IN_PLACE | BIAS_COLUMNS | SILU, 2, 1},
-    {300, 208, 112, 1, ALIGNED | GELU_TANH, 1, -1},
-    {300, 208, 112, 1, ALIGNED | GELU, 20, 0},
-    {33, 47, 0, 2, ALIGNED | BIAS_ROWS | GELU, 1, 0},
-    {65, 70, 40, 1, ALIGNED | NAN_IN_A | INF_IN_B | RELU, 1, 0},
-    {2050, 2600, 72, 1, ALIGNED | BIAS_COLUMNS | RELU, 1, 0},
-};
 
 struct bench {
     struct backend *gpu;
@@ -200,6 +109,7 @@ struct sample {
     uint64_t offset[OPERAND_COUNT]; /* of the first element, in either arena */
     uint64_t d_start, d_size;       /* D's memory with what lies before and behind */
     uint64_t size;                  /* of everything */
+    uint32_t splits;
 };
 
 static uint32_t random_bits(void)
@@ -333,6 +243,7 @@ static struct gemmd_command command_of(const struct sample *s, uint64_t kernel, 
     if (s->shape->traits & IN_PLACE)
         address[OPERAND_C] = address[OPERAND_D];
     link_job_describe(&s->problem, address, &command.body.gemm);
+    command.body.gemm.splits = s->splits;
     if (is_host)
         command.body.gemm.flags |= GEMMD_JOB_HOST_A | GEMMD_JOB_HOST_B | GEMMD_JOB_HOST_C |
                                    GEMMD_JOB_HOST_D | GEMMD_JOB_HOST_BIAS;
@@ -370,12 +281,20 @@ static bool takes_any_row(const struct config *config)
     return config->copy != CONFIG_COPY_V16 && config->copy != CONFIG_COPY_TMA;
 }
 
+/* One to four, in turn over cases, where the configuration has splits and the workspace room. */
+static uint32_t splits_of(const struct sample *s, uint64_t number)
+{
+    uint32_t wanted = config_is_split(s->config) ? (uint32_t)(number % 4) + 1 : 1;
+    return MIN(wanted, plan_splits_max(&s->problem, s->config));
+}
+
 static bool
 try(const struct config *config, const struct shape *shape, uint64_t kernel, bool is_host)
 {
     struct sample s = {.config = config, .shape = shape};
     char text[512], name[CONFIG_TEXT_MAX];
     lay_out(&s);
+    s.splits = splits_of(&s, kernel + (uint64_t)(shape - shapes));
     if (!takes_any_row(config) && !plan_rows_are_aligned(&s.problem, s.offset, 16))
         return false;
     if (config->family == CONFIG_HOPPER && !plan_hopper_finishes(&s.problem, config->copy))
@@ -395,10 +314,11 @@ try(const struct config *config, const struct shape *shape, uint64_t kernel, boo
 
     config_to_text(config, name);
     cr_expect_str_eq(text, "",
-                     "%s %s m=%lld n=%lld k=%lld batch=%lld traits=%#x alpha=%g beta=%g: %s", name,
-                     is_host ? "staged" : "on the device", (long long)shape->m, (long long)shape->n,
-                     (long long)shape->k, (long long)shape->batch, shape->traits, shape->alpha,
-                     shape->beta, text);
+                     "%s %s m=%lld n=%lld k=%lld batch=%lld traits=%#x alpha=%g beta=%g splits=%u: "
+                     "%s",
+                     name, is_host ? "staged" : "on the device", (long long)shape->m,
+                     (long long)shape->n, (long long)shape->k, (long long)shape->batch,
+                     shape->traits, shape->alpha, shape->beta, s.splits, text);
     return true;
 }
 
@@ -429,6 +349,38 @@ static size_t list(enum config_family family, struct config configs[CONFIG_LIST_
             configs[count++] = configs[i];
     }
     return count;
+}
+
+/* The same product again and again: D's bytes are those of the first time, in `times` runs. */
+void kernel_cases_repeat(const char *configuration, uint32_t splits, int times)
+{
+    static const struct shape shape = {128, 1000, 8200, 1, ALIGNED, 1, 1};
+    static struct compiled compiled;
+    struct fault fault = FAULT_NONE;
+    struct sample s = {.config = &compiled.config, .shape = &shape, .splits = splits};
+    int different = 0;
+    open_bench();
+    cr_assert(config_from_text(configuration, &compiled.config), "%s", configuration);
+    cr_assert_eq(compile_all(&compiled, 1, &fault), 0, "%s", fault.message);
+    cr_assert(load(&compiled, 1));
+    lay_out(&s);
+    fill(&s);
+    copy(0, s.size, true);
+
+    struct gemmd_command command = command_of(&s, 1, /* is_host= */ false);
+    char *first = malloc(s.d_size);
+    for (int i = 0; i < times; i++) {
+        cr_assert_eq(run(&command), STATUS_OK);
+        copy(s.d_start, s.d_size, false);
+        if (i == 0)
+            memcpy(first, bench.host + s.d_start, s.d_size);
+        different += memcmp(first, bench.host + s.d_start, s.d_size) != 0;
+    }
+    cr_expect_eq(different, 0, "%s: %d of %d runs gave other bits", configuration, different,
+                 times);
+    free(first);
+    nvrtc_result_deinit(&compiled.result);
+    bench.gpu->operations->close(bench.gpu);
 }
 
 void kernel_cases_run(enum config_family family)

@@ -11,3 +11,5 @@
 
 /* Inside a Criterion test. Skips it where the device has no kernel of the family. */
 void kernel_cases_run(enum config_family family);
+/* One product with this configuration, `times` times: always the same bits. */
+void kernel_cases_repeat(const char *configuration, uint32_t splits, int times);

@@ -20,6 +20,7 @@
 #include "emulate_matrix.h"
 #include "emulate_shapes.h"
 #include "emulate_tensor.h"
+#include "emulate_workspace.h"
 
 #include <dlfcn.h>
 #include <math.h>
@@ -47,6 +48,7 @@ struct run {
     const struct shape *shape;
     struct problem problem;
     struct matrix operand[OPERAND_COUNT];
+    struct workspaces workspaces;
     struct matrix before; /* D's bytes before the run: what C was when it is D, and what stays */
 };
 
@@ -108,6 +110,10 @@ static void run_init(struct run *run, const struct config *config, const struct 
     for (enum operand_role role = OPERAND_A; role < OPERAND_COUNT; role++)
         operand_init(run, role);
     specials_add(run);
+    workspaces_init(&run->workspaces, config,
+                    (uint64_t)(shape->tiles_m + 2) * (uint64_t)(shape->tiles_n + 2) *
+                        (uint64_t)shape->batch,
+                    shape->splits);
     if (shape->in_place) {
         memcpy(run->operand[OPERAND_D].data, run->operand[OPERAND_C].data,
                run->operand[OPERAND_D].bytes);
@@ -124,6 +130,7 @@ static void run_deinit(struct run *run)
 {
     for (enum operand_role role = OPERAND_A; role < OPERAND_COUNT; role++)
         matrix_free(&run->operand[role]);
+    workspaces_deinit(&run->workspaces);
     free(run->before.data);
 }
 
@@ -135,6 +142,10 @@ static struct gemmd_job run_job(const struct run *run)
     for (enum operand_role role = OPERAND_A; role < OPERAND_COUNT; role++)
         address[role] = (uintptr_t)run->operand[role].data;
     link_job_describe(&run->problem, address, &job);
+    if (config_is_split(run->config) && run->shape->splits > 1) {
+        job.splits = run->shape->splits;
+        job.workspace = workspaces_address(&run->workspaces, 0);
+    }
     return job;
 }
 
@@ -193,6 +204,8 @@ emulate_slices(const struct run *run, const struct emulation *emulation, int lat
 
     feed.job_count = 2;
     feed.jobs[1] = feed.jobs[0];
+    if (feed.jobs[1].workspace)
+        feed.jobs[1].workspace = workspaces_address(&run->workspaces, 1);
     feed.jobs[0].tile_count = 1;
     feed.jobs[1].first_tile = 1;
     feed.jobs[1].tile_count = 2;
@@ -288,7 +301,7 @@ static bool run_check(const struct run *run)
                 if (is_sampled && !element_check(run, b, i, j))
                     wrong++;
             }
-    return gaps_check(run) && wrong == 0;
+    return gaps_check(run) && workspaces_check(&run->workspaces) && wrong == 0;
 }
 
 /* Slices of the tile range give the bits of the whole: the daemon cuts large jobs by load. */

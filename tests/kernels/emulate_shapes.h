@@ -20,6 +20,7 @@ struct shape {
     bool in_place, one_a, one_b, one_bias, specials, slices;
     enum bias bias;
     enum activation activation; /* of integers: relu, if any */
+    uint32_t splits;            /* of configurations that have them */
 };
 
 static const struct shape shapes[] = {
@@ -42,6 +43,9 @@ static const struct shape shapes[] = {
     {"silu", 0, 33, 0, 40, 1, 0, 1, 8, 0, 1, .pad = 1, .activation = ACTIVATION_SILU},
     {"k = 0, bias, gelu_tanh", 0, 17, 0, 33, 0, 0, 2, 1, 0, 1, .bias = BIAS_PER_COLUMN,
      .activation = ACTIVATION_GELU_TANH},
+    {"splits", 1, 1, 1, -1, 7, 5, 2, 1, 2, 3, .pad = 1, .splits = 3},
+    {"fewer K tiles than splits", 0, 9, 0, 17, 2, 0, 1, 2, 0, 2, .pad = 0, .splits = 5},
+    {"splits in slices", 2, 1, 1, 1, 4, 3, 1, 1, 0, 2, .pad = 0, .slices = true, .splits = 2},
 };
 
 /* Its kernels need rows that start on 16 bytes. */

@@ -7,6 +7,16 @@ inline u32 cluster_ctarank()
     return machine::now().rank;
 }
 
+inline u32 mapa_shared_cluster(u32 s_address, u32 rank)
+{
+    return (s_address & ((1u << host::rank_shift) - 1)) | rank << host::rank_shift;
+}
+
+inline void ld_shared_cluster_v4_f32(float (&d)[4], u32 s_address)
+{
+    memcpy(d, host::shared_of(s_address >> host::rank_shift, s_address, 16), 16);
+}
+
 inline void barrier_cluster_arrive_release()
 {
 }

@@ -27,6 +27,27 @@ inline void ld_global_v4_u32(u32 (&d)[4], u64 g_address)
     memcpy(d, host::global(g_address, 16), 16);
 }
 
+inline void ld_global_v4_f32(float (&d)[4], u64 g_address)
+{
+    memcpy(d, host::global(g_address, 16), 16);
+}
+
+inline void st_global_v4_f32(u64 g_address, float b0, float b1, float b2, float b3)
+{
+    float b[4] = {b0, b1, b2, b3};
+
+    memcpy(host::global(g_address, 16), b, 16);
+}
+
+/* Clusters run one after the other, in one OS thread. */
+inline u32 atom_add_acq_rel_gpu_u32(u64 g_address, u32 b)
+{
+    u32 before = host::global_load<u32>(g_address);
+
+    host::global_store(g_address, before + b);
+    return before;
+}
+
 inline void st_global_u16(u64 g_address, u16 b)
 {
     host::global_store(g_address, b);

@@ -72,6 +72,11 @@ inline void mbarrier_arrive_cluster(u32 s_barrier, u32 rank)
     host_mbarrier_arrive(rank, s_barrier, 0);
 }
 
+inline void mbarrier_arrive_release_cluster(u32 s_barrier, u32 rank)
+{
+    host_mbarrier_arrive(rank, s_barrier, 0);
+}
+
 inline bool mbarrier_try_wait_parity(u32 s_barrier, u32 parity)
 {
     host_mbarrier *barrier = host_mbarrier_at(machine::now().rank, s_barrier);
@@ -84,4 +89,9 @@ inline bool mbarrier_try_wait_parity(u32 s_barrier, u32 parity)
         return false;
     machine::self.moved++;
     return true;
+}
+
+inline bool mbarrier_try_wait_parity_acquire_cluster(u32 s_barrier, u32 parity)
+{
+    return mbarrier_try_wait_parity(s_barrier, parity);
 }

@@ -80,6 +80,11 @@ inline void st_shared_v2_f64(u32 s_address, double b0, double b1)
     st_shared_v2(s_address, b0, b1);
 }
 
+inline void st_shared_v4_f32(u32 s_address, const float *b)
+{
+    memcpy(host::shared(s_address, 16), b, 16);
+}
+
 inline void st_shared_v4_u32(u32 s_address, const u32 (&b)[4])
 {
     memcpy(host::shared(s_address, 16), b, 16);

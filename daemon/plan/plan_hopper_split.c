@@ -1,0 +1,152 @@
+/*
+ * Cost model of split configurations, after measurements on an H200.
+ *
+ * A CTA's time is that of its K tiles, then of its epilogues: the exchange in the cluster, and what
+ * the last of a tile's splits reads back. A K tile takes what one multiprocessor can read, or what
+ * its products take, and at least the latency of a turn of the loop. HBM and the L2 bound the
+ * whole.
+ *
+ * For a given number of splits every term grows with M, N and K, so the prediction does.
+ */
+#include "plan_hopper_split.h"
+
+#include <math.h>
+
+#define FLOP_PER_CLOCK   4096.0 /* of a multiprocessor */
+#define PRODUCT_SHARE    0.62   /* of that, by one group of warps or two */
+#define READ_BYTES_CLOCK 70.0   /* of a multiprocessor, when few of them load */
+#define L2_BYTES_CLOCK   46.0   /* and when all do */
+#define TURN_CLOCKS      365.0  /* of the loop over K tiles */
+#define LAUNCH_SECONDS   1.0e-6
+#define FILL_CLOCKS      1000.0 /* the first K tile, the last store */
+#define PAIR_CLOCKS      400.0  /* of the epilogue, for 16 x 16 elements of each warp */
+#define MEET_CLOCKS      5000.0 /* in the cluster: to start it, to offer, to wait, to read */
+#define MEET_BYTES_CLOCK 24.0   /* of others' shared memory */
+#define COUNT_CLOCKS     2600.0 /* between clusters: to write, to count, to read */
+#define BACK_BYTES_CLOCK 32.0   /* of the workspace, by who comes last */
+#define DEFAULT_CLOCK    1.7e9
+#define DEFAULT_HBM_RATE 4.0e12
+#define HBM_EFFICIENCY   0.9
+#define RAMP_SECONDS     1.4e-6 /* until HBM is busy, and when some CTAs are done before others */
+#define RAMP_BYTES       8e6
+#define SPLITS_TRIED     64
+
+/* What a cluster computes. */
+static double units_of(const struct problem *problem, const struct config *config)
+{
+    return ceil((double)problem->m / (config->tile_m * config->cluster_m)) *
+           ceil((double)problem->n / (config->tile_n * config->cluster_n)) * (double)problem->batch;
+}
+
+uint32_t plan_splits_max(const struct problem *problem, const struct config *config)
+{
+    double tiles = units_of(problem, config) * config->cluster_m * config->cluster_n;
+    double counters = tiles * config->cluster_k * PLAN_SPLIT_WARPS;
+    double tile = (double)config->tile_m * config->tile_n * sizeof(float);
+    double room = PLAN_SPLIT_WORKSPACE - PLAN_SPLIT_COUNTERS * sizeof(uint32_t);
+
+    if (!config_is_split(config) || counters > PLAN_SPLIT_COUNTERS)
+        return 1;
+    return (uint32_t)fmax(floor(room / (tiles * tile)), 1);
+}
+
+/* Clusters that run at once. More than two CTAs find a place only within a part of the device (a
+ * GPC), and leave some multiprocessors out. */
+static double clusters_at_once(const struct config *config,
+                               const struct config_resources *resources,
+                               const struct plan_device *device)
+{
+    double ctas = MAX(device->multiprocessors, 1u) * resources->ctas_per_multiprocessor;
+
+    if (config_cluster(config) > 2)
+        ctas *= 0.86;
+    return fmax(floor(ctas / config_cluster(config)), 1);
+}
+
+/* Along M and N: what a CTA reads of the operands, its part of what the cluster shares. */
+static double span_of(const struct config *config)
+{
+    return (double)config->tile_m / config->cluster_n + (double)config->tile_n / config->cluster_m;
+}
+
+static double k_tile_clocks(const struct config *config, double input_size)
+{
+    double bytes = span_of(config) * config->tile_k * input_size;
+    double product = 2.0 * config->tile_m * config->tile_n * config->tile_k;
+
+    return fmax(TURN_CLOCKS,
+                fmax(bytes / READ_BYTES_CLOCK, product / (FLOP_PER_CLOCK * PRODUCT_SHARE)));
+}
+
+static double epilogue_clocks(const struct problem *problem,
+                              const struct config *config,
+                              const struct config_resources *resources,
+                              uint32_t splits)
+{
+    double area = (double)config->tile_m * config->tile_n, share = area / config->cluster_k;
+    double pairs = fmax(share / (16 * 16) / (resources->threads / 32 - 1), 1);
+    double clocks = pairs * PAIR_CLOCKS * (problem->beta != 0 ? 1.5 : 1);
+
+    if (config->cluster_k > 1)
+        clocks += MEET_CLOCKS + (area - share) * sizeof(float) / MEET_BYTES_CLOCK;
+    if (splits > 1)
+        clocks += COUNT_CLOCKS + share * sizeof(float) * splits / BACK_BYTES_CLOCK;
+    return clocks;
+}
+
+static void predict_with(const struct problem *problem,
+                         const struct config *config,
+                         const struct plan_device *device,
+                         uint32_t splits,
+                         struct plan *ret_plan)
+{
+    double clock = device->clock_hz > 0 ? device->clock_hz : DEFAULT_CLOCK;
+    double input_size = (double)dtype_size(problem->input), units = units_of(problem, config);
+    double tiles = units * config->cluster_m * config->cluster_n;
+    double all_k_tiles = ceil((double)problem->k / config->tile_k);
+    double k_tiles = ceil(all_k_tiles / ((double)splits * config->cluster_k));
+    double reads = tiles * all_k_tiles * config->tile_k * span_of(config) * input_size;
+    double product = 2.0 * config->tile_m * config->tile_n * config->tile_k;
+    struct config_resources resources;
+    double at_once, rounds, ctas_time, l2_time;
+
+    config_resources(config, &resources);
+    at_once = clusters_at_once(config, &resources, device);
+    rounds = ceil(units * splits / at_once);
+    ctas_time = rounds * k_tiles * k_tile_clocks(config, input_size) / clock;
+    l2_time = reads / (L2_BYTES_CLOCK * MAX(device->multiprocessors, 1u)) / clock;
+    ret_plan->config = *config;
+    ret_plan->splits = splits;
+    ret_plan->tiles = tiles < 0x1p63 ? (uint64_t)tiles : UINT64_MAX;
+    ret_plan->wave_efficiency = units * splits / (rounds * at_once);
+    ret_plan->tensor_seconds = rounds * k_tiles * product / FLOP_PER_CLOCK / clock;
+    ret_plan->l2_seconds = fmax(ctas_time, l2_time);
+    ret_plan->fixed_seconds =
+        LAUNCH_SECONDS +
+        (FILL_CLOCKS + rounds * epilogue_clocks(problem, config, &resources, splits)) / clock;
+    ret_plan->predicted_seconds =
+        fmax(ret_plan->l2_seconds, ret_plan->memory_seconds) + ret_plan->fixed_seconds;
+}
+
+void plan_hopper_split_predict(const struct problem *problem,
+                               const struct config *config,
+                               const struct plan_device *device,
+                               double memory_bytes,
+                               struct plan *ret_plan)
+{
+    double hbm =
+        device->memory_bytes_per_second > 0 ? device->memory_bytes_per_second : DEFAULT_HBM_RATE;
+    uint32_t most = MIN(plan_splits_max(problem, config), SPLITS_TRIED);
+    double ramp = RAMP_SECONDS * memory_bytes / (memory_bytes + RAMP_BYTES);
+    double memory = memory_bytes / (hbm * HBM_EFFICIENCY) + ramp;
+    struct plan best = {0};
+
+    for (uint32_t splits = 1; splits <= most; splits++) {
+        struct plan candidate = {.memory_seconds = memory};
+
+        predict_with(problem, config, device, splits, &candidate);
+        if (splits == 1 || candidate.predicted_seconds < best.predicted_seconds)
+            best = candidate;
+    }
+    *ret_plan = best;
+}

@@ -1,0 +1,136 @@
+/*
+ * The hopper family's split configurations: K shared by the CTAs of a cluster and by clusters, and
+ * narrow tiles by computing the transpose of D. sm_90a.
+ *
+ * Roles by warp: the first thread of the last one loads; the others multiply together on one tile,
+ * each four of them on rows of their own, and every warp stores its fragments by itself. The ring
+ * runs on into the next unit while they do. One warp and no group loads: then registers suffice for
+ * all without being moved, and a CTA starts sooner.
+ *
+ * CTAs walk the units of all jobs of their feed, times splits. What a role can know of its first
+ * unit it finds out before it waits for the grid before: constants and divisions take as long as a
+ * small product.
+ */
+#include "abi/job.h"
+#include "epi/store_fragments.cuh"
+#include "load/tma.cuh"
+#include "mma/wgmma.cuh"
+#include "ptx/griddepcontrol.cuh"
+
+extern __shared__ __align__(1024) u8 dynamic_shared[];
+
+struct launch {
+    const gemmd_tensor_feed &feed;
+    const gemmd_tensor_maps &maps;
+    u32 s_base;
+    cta_place place;
+};
+
+DEVICE void load(const launch &in)
+{
+    loader loads(in.feed, in.maps, in.place, in.s_base);
+    bool has_unit = loads.next_unit();
+
+    if (has_unit)
+        loads.prefetch_ring();
+    griddepcontrol_wait();
+    while (has_unit) {
+        while (loads.smem_from_gmem())
+            ;
+        has_unit = loads.next_unit();
+    }
+}
+
+struct multiplier {
+    const launch &in;
+    int group;
+    u32 warp, lane; /* in the group */
+    ring_position at;
+
+    DEVICE multiplier(const launch &in_launch, int in_group, u32 in_warp, u32 in_lane)
+        : in(in_launch), group(in_group), warp(in_warp), lane(in_lane)
+    {
+    }
+
+    /* Products of one K tile run on while those of the next are issued. */
+    DEVICE void accum_from_ring(group_tile &tile, int k_tiles)
+    {
+        int previous = 0;
+
+        if (k_tiles == 0)
+            tile.clear();
+#pragma unroll 1
+        for (int i = 0; i < k_tiles; i++) {
+            /* With products on their way registers are not this thread's, not even for a trap: the
+             * compiler would wait for them by itself. */
+            if (!is_over_in_time(smem::full_barrier(in.s_base, at.slot), at.parity)) {
+                wgmma_wait_group<0>();
+                trap();
+            }
+            /* The same number, but the compiler sees that it is the warp's. */
+            tile.accum_from_smem<cfg::tile_n>(in.s_base, (int)shfl_sync_idx((u32)at.slot, 0),
+                                              group * group_tile::blocks, i > 0);
+            wgmma_wait_group<1>();
+            if (i > 0)
+                slot_release(in.s_base, previous, lane);
+            previous = at.slot;
+            at.advance();
+        }
+        wgmma_wait_group<0>();
+        tile.fence();
+        if (k_tiles > 0)
+            slot_release(in.s_base, previous, lane);
+    }
+
+    DEVICE fragment_place place_of(const job_feed &work) const
+    {
+        raster::place unit = work.place();
+
+        return {(int)unit.row + (int)in.place.rank_m * cfg::tile_m + group * cfg::group_m +
+                    (int)warp * 16,
+                (int)unit.col + (int)in.place.rank_n * cfg::tile_n,
+                in.place.rank_n * cfg::cluster_m + in.place.rank_m, unit.item, work.has_more()};
+    }
+
+    DEVICE void run()
+    {
+        job_feed work(in.feed, in.place.walker, in.place.walkers);
+        fragment_writer writer(in.s_base, group * 4 + (int)warp, lane, in.place.rank_k);
+        bool has_unit = work.take();
+        fragment_place to = place_of(work);
+
+        griddepcontrol_wait();
+        while (has_unit) {
+            group_tile tile;
+
+            accum_from_ring(tile, k_span_of(work, in.place.rank_k).count);
+            writer.gmem_from_accum(tile, work, to);
+            has_unit = work.take();
+            if (has_unit)
+                to = place_of(work);
+        }
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multiprocessor)
+    gemm(const __grid_constant__ gemmd_tensor_feed feed,
+         const __grid_constant__ gemmd_tensor_maps maps)
+{
+    /* The next grid may come as soon as there is room, and do as this one: all that needs no memory
+     * of a product comes before griddepcontrol_wait(). */
+    griddepcontrol_launch_dependents();
+    if (threadIdx.x <= GEMMD_TENSOR_B)
+        prefetch_tensormap(&maps.of[0][threadIdx.x]);
+
+    u32 warp = shfl_sync_idx(threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+    launch in = {feed, maps, cvta_to_shared(dynamic_shared), cta_place_of(blockIdx.x, gridDim.x)};
+
+    if (threadIdx.x == 0)
+        barriers_init(in.s_base);
+    cluster_meet();
+    if (warp < smem::warps)
+        multiplier(in, (int)warp / 4, warp % 4, lane).run();
+    else if (lane == 0)
+        load(in);
+    cluster_leave(); /* another CTA may still read what this one offers */
+}

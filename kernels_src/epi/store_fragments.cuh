@@ -1,0 +1,334 @@
+/*
+ * The way out of split configurations: fragments, as wgmma leaves them in registers, are summed
+ * over the CTAs of the cluster, then over its splits, and go to D by rows of 16.
+ *
+ * A warp works with nobody but the warp of its number in the other CTAs, and in the other splits:
+ * no barrier of a CTA, and the fragments of one warp may be on their way while another multiplies.
+ *
+ * Cluster: each CTA owns a share of the chunks. A warp offers the others' chunks in its shared
+ * memory, and takes for its own ones what the others offer: its own, then those of the CTA after
+ * it, and so on round the cluster. So an element has one owner and one order. (Pushing, by stores
+ * that a barrier counts, costs several cycles for each lane's 16 bytes: 15 us for a tile of 128 x
+ * 128.)
+ *
+ * Splits: the owner puts the sum into the workspace and counts itself. Who comes last finds all of
+ * them there, adds them in the order of their numbers, and puts the counter back to zero for the
+ * next launch. Nobody waits for another cluster, so it may run when it likes.
+ *
+ * | barrier   | arrives                                           | waits    | begins with |
+ * |-----------|---------------------------------------------------|----------|---------------------|
+ * | `arrived` | the warp of each peer, when it has offered        | the warp | empty | | `taken` |
+ * the warp of each peer that owns, when it has read | the warp | passed, by parity 1 |
+ *
+ * A peer that owns nothing does not say `taken`: it could do so before all lanes here have waited
+ * for the phase before.
+ */
+#pragma once
+
+#include "epi/ops.cuh"
+#include "mma/wgmma.cuh"
+#include "pipe/slot_ring.cuh"
+#include "ptx/global.cuh"
+#include "ptx/shared.cuh"
+#include "sched/job_feed.cuh"
+
+/* Where a warp's fragments belong. Rows and columns are the kernel's: of D's transpose, when that
+ * is what it computes. */
+struct fragment_place {
+    int row, col; /* of the first block's first element of this warp */
+    u32 tile;     /* of the unit's, where a cluster computes several */
+    i64 item;
+    bool has_more; /* units may follow */
+};
+
+struct fragment_writer {
+    static constexpr int others = cfg::cluster_k - 1;
+
+    u32 s_base;
+    int warp; /* of all that multiply */
+    u32 lane, rank;
+    u32 parity; /* of `arrived`: the units so far */
+    float sum[smem::share * 4];
+
+    DEVICE fragment_writer(u32 in_s_base, int in_warp, u32 in_lane, u32 in_rank)
+        : s_base(in_s_base), warp(in_warp), lane(in_lane), rank(in_rank), parity(0)
+    {
+    }
+
+    /* Chunks of this CTA's share. */
+    DEVICE int owned() const
+    {
+        constexpr bool is_even = smem::share * cfg::cluster_k == smem::chunks;
+        int left = smem::chunks - (int)rank * smem::share;
+
+        return is_even ? smem::share : max_of(min_of(left, smem::share), 0);
+    }
+
+    /* --- within the cluster ------------------------------------------------------------------ */
+
+    DEVICE void offer(const group_tile &tile, int owner) const
+    {
+        u32 s_to = smem::offered(s_base, warp, rank, owner) + lane * 16;
+
+#pragma unroll
+        for (int i = 0; i < smem::share; i++) {
+            int chunk = owner * smem::share + i;
+
+            if (chunk < smem::chunks)
+                st_shared_v4_f32(s_to + i * smem::chunk_size, tile.chunk(chunk));
+        }
+    }
+
+    DEVICE void keep(const group_tile &tile, int owner)
+    {
+#pragma unroll
+        for (int i = 0; i < smem::share * 4; i++)
+            if (owner * smem::share + i / 4 < smem::chunks)
+                sum[i] = tile.chunk(owner * smem::share + i / 4)[i % 4];
+    }
+
+    /* All loads before the first sum: they take as long as one. */
+    DEVICE void add_offered()
+    {
+        float r[max_of(others, 1)][smem::share][4];
+
+#pragma unroll
+        for (int distance = 1; distance <= others; distance++) {
+            u32 peer = (rank + distance) % cfg::cluster_k;
+            u32 s_from = mapa_shared_cluster(smem::offered(s_base, warp, peer, rank), peer);
+
+#pragma unroll
+            for (int i = 0; i < smem::share; i++)
+                if (i < owned())
+                    ld_shared_cluster_v4_f32(r[distance - 1][i],
+                                             s_from + lane * 16 + i * smem::chunk_size);
+        }
+#pragma unroll
+        for (int distance = 1; distance <= others; distance++)
+#pragma unroll
+            for (int i = 0; i < smem::share * 4; i++)
+                if (i / 4 < owned())
+                    sum[i] += r[distance - 1][i / 4][i % 4];
+    }
+
+    /* By whole warps, one lane for each peer that it concerns. */
+    DEVICE void tell(u32 s_barrier, u32 peers) const
+    {
+        bar_warp_sync(0xffffffff);
+        if (lane < peers && lane != rank)
+            mbarrier_arrive_release_cluster(s_barrier, lane);
+    }
+
+    DEVICE void sum_cluster(const group_tile &tile, bool has_more)
+    {
+        if (smem::takers(rank) > 0)
+            wait_parity(smem::taken_barrier(s_base, warp), parity ^ 1);
+#pragma unroll
+        for (int owner = 0; owner < cfg::cluster_k; owner++)
+            if ((u32)owner == rank)
+                keep(tile, owner);
+            else
+                offer(tile, owner);
+        tell(smem::arrived_barrier(s_base, warp), smem::owners);
+        if (owned() > 0) {
+            wait_parity_of_cluster(smem::arrived_barrier(s_base, warp), parity);
+            add_offered();
+            if (has_more)
+                tell(smem::taken_barrier(s_base, warp), cfg::cluster_k);
+        }
+        parity ^= 1;
+    }
+
+    /* --- between clusters -------------------------------------------------------------------- */
+
+    DEVICE u64 g_partial(const job_feed &work, u32 tile, u32 split) const
+    {
+        u64 place = ((u64)work.unit() * work.splits + split) * cfg::sharers + tile;
+        u64 chunk = (place * smem::warps + warp) * smem::chunks + rank * smem::share;
+
+        return work.job().workspace + GEMMD_SPLIT_COUNTERS * 4 + chunk * smem::chunk_size +
+               lane * 16;
+    }
+
+    DEVICE void gmem_from_partial(u64 g_to) const
+    {
+#pragma unroll
+        for (int i = 0; i < smem::share; i++)
+            if (i < owned())
+                st_global_v4_f32(g_to + i * smem::chunk_size, sum[i * 4], sum[i * 4 + 1],
+                                 sum[i * 4 + 2], sum[i * 4 + 3]);
+    }
+
+    DEVICE void add_partial(u64 g_from)
+    {
+#pragma unroll
+        for (int i = 0; i < smem::share; i++) {
+            float r[4];
+
+            if (i >= owned())
+                continue;
+            ld_global_v4_f32(r, g_from + i * smem::chunk_size);
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                sum[i * 4 + e] += r[e];
+        }
+    }
+
+    /* True in the warp that all others of the unit came before. The lanes' stores come before the
+     * first lane's atomic operation by the warp's barrier, and what that one saw before the lanes'
+     * loads by the exchange. */
+    DEVICE bool is_last(const job_feed &work, u32 tile) const
+    {
+        u32 cta = work.unit() * cfg::cluster + tile * cfg::cluster_k + rank;
+        u32 counter = cta * smem::warps + warp;
+        u64 g_counter = work.job().workspace + counter * 4;
+        u32 before = 0;
+
+        bar_warp_sync(0xffffffff);
+        if (lane == 0) {
+            before = atom_add_acq_rel_gpu_u32(g_counter, 1);
+            if (before == work.splits - 1)
+                st_global_u32(g_counter, 0);
+        }
+        before = shfl_sync_idx(before, 0);
+        fence_acq_rel_gpu();
+        return before == work.splits - 1;
+    }
+
+    DEVICE bool sum_splits(const job_feed &work, u32 tile)
+    {
+        u64 g_from = g_partial(work, tile, 0), g_step = g_partial(work, tile, 1) - g_from;
+
+        gmem_from_partial(g_partial(work, tile, work.split()));
+        if (!is_last(work, tile))
+            return false;
+#pragma unroll
+        for (int i = 0; i < smem::share * 4; i++)
+            sum[i] = 0;
+#pragma unroll(smem::share > 4 ? 1 : 4)
+        for (u32 split = 0; split < work.splits; split++)
+            add_partial(g_from + split * g_step);
+        return true;
+    }
+
+    /* --- to D -------------------------------------------------------------------------------- */
+
+    /* Two chunks, 16 x 16, as rows of D. */
+    DEVICE void smem_from_pair(u32 s_page, const float *r) const
+    {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            u32 row = i % 2 * 8 + lane / 4, col = i / 2 * 8 + lane % 4 * 2;
+
+            if constexpr (cfg::is_swapped) {
+                st_shared_f32(s_page + col * smem::page_pitch + row * 4, r[i * 2]);
+                st_shared_f32(s_page + (col + 1) * smem::page_pitch + row * 4, r[i * 2 + 1]);
+            } else {
+                st_shared_v2_f32(s_page + row * smem::page_pitch + col * 4, r[i * 2], r[i * 2 + 1]);
+            }
+        }
+    }
+
+    union eight {
+        u32 words[2 * cfg::output_size];
+        out::bits elements[8];
+    };
+
+    /* Eight neighbours of a row, or those of them that there are. */
+    DEVICE static void regs_from_gmem(float (&r)[8], u64 g_row, int count)
+    {
+        eight bits;
+
+        if (count == 8) {
+#pragma unroll
+            for (int i = 0; i < 2 * cfg::output_size; i += 4)
+                ld_global_v4_u32((u32(&)[4])bits.words[i], g_row + i * 4);
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                r[i] = out::from_bits(bits.elements[i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                r[i] = i < count ? reg_from_gmem(element_address(g_row, i)) : 0;
+        }
+    }
+
+    DEVICE static void gmem_from_regs(u64 g_row, const float (&r)[8], int count)
+    {
+        eight bits;
+
+        if (count == 8) {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                bits.elements[i] = out::to_bits(r[i]);
+#pragma unroll
+            for (int i = 0; i < 2 * cfg::output_size; i += 4)
+                st_global_v4_u32(g_row + i * 4, (const u32(&)[4])bits.words[i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                if (i < count)
+                    gmem_from_reg(element_address(g_row, i), r[i]);
+        }
+    }
+
+    /* Half a row of a page: eight elements of D, from a column that 16 bytes of it begin with. */
+    DEVICE void gmem_from_page(u32 s_half, const epilogue &op, i64 row, i64 col) const
+    {
+        const gemmd_job &job = op.job;
+        int count = row < job.m ? extent_in(job.n - col, 8) : 0;
+        float r[8], r_c[8];
+
+        if (count == 0)
+            return;
+        ld_shared_v4_f32((float(&)[4])r[0], s_half);
+        ld_shared_v4_f32((float(&)[4])r[4], s_half + 16);
+        if (op.reads_c)
+            regs_from_gmem(
+                r_c, element_address(job.c, op.item * job.stride_c + row * job.ldc + col), count);
+        op.apply(r, r_c, row, col);
+        gmem_from_regs(element_address(job.d, op.item * job.stride_d + row * job.ldd + col), r,
+                       count);
+    }
+
+    /* A few pairs at a time, from pages: registers cannot be counted through in a loop, pages can,
+     * and what is done to a row is long. */
+    template <int FIRST>
+    DEVICE void gmem_from_pairs(const epilogue &op, const fragment_place &to) const
+    {
+        constexpr int block_chunks = cfg::tile_n / 8;
+        constexpr int count = min_of(smem::pages * 2, smem::share - FIRST);
+        u32 s_page = smem::page(s_base, warp);
+        u32 s_half = s_page + lane / 2 * smem::page_pitch + lane % 2 * 32;
+
+        bar_warp_sync(0xffffffff); /* the pages before have been read */
+#pragma unroll
+        for (int i = 0; i < count; i += 2)
+            smem_from_pair(s_page + i / 2 * smem::page_size, sum + (FIRST + i) * 4);
+        bar_warp_sync(0xffffffff);
+#pragma unroll 1
+        for (int i = 0; i < count && FIRST + i < owned(); i += 2) {
+            int chunk = (int)rank * smem::share + FIRST + i;
+            i64 row = to.row + chunk / block_chunks * block_span;
+            i64 col = to.col + chunk % block_chunks * 8;
+            i64 d_row = cfg::is_swapped ? col : row, d_col = cfg::is_swapped ? row : col;
+
+            gmem_from_page(s_half + i / 2 * smem::page_size, op, d_row + lane / 2,
+                           d_col + lane % 2 * 8);
+        }
+        if constexpr (FIRST + count < smem::share)
+            gmem_from_pairs<FIRST + count>(op, to);
+    }
+
+    /* All lanes of the warp. */
+    DEVICE void
+    gmem_from_accum(const group_tile &tile, const job_feed &work, const fragment_place &to)
+    {
+        if constexpr (cfg::cluster_k > 1)
+            sum_cluster(tile, to.has_more);
+        else
+            keep(tile, 0);
+        if (owned() > 0 && (work.splits == 1 || sum_splits(work, to.tile)))
+            gmem_from_pairs<0>(epilogue(work.job(), to.item), to);
+    }
+};
