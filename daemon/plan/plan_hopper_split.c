@@ -23,7 +23,7 @@
 #define MEET_CLOCKS      5000.0 /* in the cluster: to start it, to offer, to wait, to read */
 #define MEET_BYTES_CLOCK 24.0   /* of others' shared memory */
 #define COUNT_CLOCKS     2600.0 /* between clusters: to write, to count, to read */
-#define BACK_BYTES_CLOCK 32.0   /* of the workspace, by who comes last */
+#define BACK_BYTES_CLOCK 16.0   /* of the workspace, by who comes last */
 #define DEFAULT_CLOCK    1.7e9
 #define DEFAULT_HBM_RATE 4.0e12
 #define HBM_EFFICIENCY   0.9
