@@ -9,11 +9,13 @@
  * For a given number of splits every term grows with M, N and K, so the prediction does.
  */
 #include "plan_hopper_split.h"
+#include "plan_hopper.h"
 
 #include <math.h>
 
 #define FLOP_PER_CLOCK   4096.0 /* of a multiprocessor */
 #define PRODUCT_SHARE    0.62   /* of that, by one group of warps or two */
+#define POWER_SHARE      0.58   /* of that, while all of the device multiplies: its power */
 #define READ_BYTES_CLOCK 70.0   /* of a multiprocessor, when few of them load */
 #define L2_BYTES_CLOCK   46.0   /* and when all do */
 #define TURN_CLOCKS      365.0  /* of the loop over K tiles */
@@ -113,7 +115,10 @@ static void predict_with(const struct problem *problem,
     config_resources(config, &resources);
     at_once = clusters_at_once(config, &resources, device);
     rounds = ceil(units * splits / at_once);
-    ctas_time = rounds * k_tiles * k_tile_clocks(config, input_size) / clock;
+    ctas_time =
+        plan_hopper_rounds(units * splits / at_once, k_tiles * k_tile_clocks(config, input_size),
+                           k_tiles * product / FLOP_PER_CLOCK / POWER_SHARE) /
+        clock;
     l2_time = reads / (L2_BYTES_CLOCK * MAX(device->multiprocessors, 1u)) / clock;
     ret_plan->config = *config;
     ret_plan->splits = splits;
