@@ -1,7 +1,7 @@
 /*
- * The first step of the hopper ladder, to be measured and read: nothing overlaps. All threads copy a
- * K tile, meet, multiply it, meet, and copy the next. A CTA for each tile. What the steps above take
- * away from this is the waiting; tiles, products and the way out are theirs (gemm_hopper.cu).
+ * The first step of the hopper ladder, to be measured and read: nothing overlaps. All threads copy
+ * a K tile, meet, multiply it, meet, and copy the next. A CTA for each tile. What the steps above
+ * take away from this is the waiting; tiles, products and the way out are theirs (gemm_hopper.cu).
  */
 #include "abi/job.h"
 #include "epi/store_tma.cuh"
@@ -45,7 +45,7 @@ struct tiled_cta {
 #pragma unroll 1
         for (i64 done = 0; done < k; done += cfg::tile_k) {
             smem_from_gmem_and_meet(a, b, extent_in(k - done, cfg::tile_k));
-            tile.accum_from_smem(s_base, 0, group * group_tile::blocks, done > 0);
+            tile.accum_from_smem<cfg::tile_n>(s_base, 0, group * group_tile::blocks, done > 0);
             wgmma_wait_group<0>();
             bar_sync_0(); /* all have read the slot */
         }
