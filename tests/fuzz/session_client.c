@@ -158,7 +158,11 @@ static int sealed_memfd(off_t size, int seals)
 {
     int fd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-    (void)ftruncate(fd, size);
+    /* Out of descriptors or memory there is nothing to send: -1. */
+    if (fd >= 0 && ftruncate(fd, size) < 0) {
+        (void)close(fd);
+        return -1;
+    }
     (void)fcntl(fd, F_ADD_SEALS, seals);
     return fd;
 }
@@ -177,8 +181,8 @@ static int descriptor(struct session_input *input)
     case 3:
         return open("/dev/null", O_RDWR | O_CLOEXEC);
     case 4:
-        (void)pipe2(ends, O_CLOEXEC);
-        (void)close(ends[1]);
+        if (pipe2(ends, O_CLOEXEC) == 0)
+            (void)close(ends[1]);
         return ends[0];
     case 5:
         (void)socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends);
