@@ -150,6 +150,23 @@ Test(command_line, multiplies_batches_and_shares_single_matrices)
     assert_product(DTYPE_FP32, 3, 4, 2, 5, true, false);
 }
 
+Test(command_line, adds_a_bias_and_activates)
+{
+    put("a.npy", DTYPE_FP32, 3, 4, 5, false);
+    put("b.npy", DTYPE_FP32, 0, 5, 2, false);
+    put("bias.npy", DTYPE_FP32, 0, 1, 2, false);
+    assert_done("gemm a.npy b.npy -o d.npy --bias bias.npy --activation gelu --verify",
+                "all 24 elements within");
+    put("bias.npy", DTYPE_FP64, 0, 3, 4, true);
+    assert_done("gemm a.npy b.npy -o d.npy --bias bias.npy --bias-per row --activation relu "
+                "--verify",
+                "all 24 elements within");
+    cr_expect_eq(run("gemm a.npy b.npy -o d.npy --bias bias.npy"), 1);
+    cr_expect(strstr(output, "one value for each column it is (2,)"), "%s", output);
+    cr_expect_eq(run("gemm a.npy b.npy -o d.npy --activation tanh"), 2);
+    cr_expect(strstr(output, "gelu_tanh or silu"), "%s", output);
+}
+
 Test(command_line, multiplies_empty_matrices)
 {
     put("a.npy", DTYPE_FP32, 0, 4, 0, false);

@@ -65,6 +65,11 @@ def _real(value: Any, argument: str) -> float:
         raise InvalidArgument(f"{value!r} is not a real number", argument) from None
 
 
+def _seconds(deadline: Optional[float]) -> float:
+    """As the C library has it: 0 is none. One that is there stays one, however short."""
+    return 0.0 if deadline is None else _real(deadline, "deadline") or 1e-9
+
+
 def _check_name(name: Optional[str]) -> Optional[bytes]:
     if name is not None and "\0" in name:
         raise InvalidArgument("it holds a null character", "name")
@@ -118,6 +123,8 @@ class Connection:
         out_dtype: DTypeLike = None,
         bias: Any = None,
         activation: Optional[str] = None,
+        deadline: Optional[float] = None,
+        priority: int = 0,
     ) -> Any:
         """As gemmd.matmul(), on this connection."""
         return self.submit(
@@ -131,6 +138,8 @@ class Connection:
             out_dtype=out_dtype,
             bias=bias,
             activation=activation,
+            deadline=deadline,
+            priority=priority,
         ).result()
 
     def submit(
@@ -146,6 +155,8 @@ class Connection:
         out_dtype: DTypeLike = None,
         bias: Any = None,
         activation: Optional[str] = None,
+        deadline: Optional[float] = None,
+        priority: int = 0,
     ) -> Future:
         """Starts a product. Those of one connection take effect in the order they were started:
         the next may read what this one writes, in shared or device memory. When as many as may be
@@ -163,6 +174,8 @@ class Connection:
             out_dtype,
             bias,
             activation,
+            _seconds(deadline),
+            priority,
         )
         record, keep, finish = prepare(arguments, session)
         future = Future(session, keep, finish)

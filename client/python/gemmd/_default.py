@@ -54,6 +54,8 @@ def matmul(
     out_dtype: DTypeLike = None,
     bias: Any = None,
     activation: Optional[str] = None,
+    deadline: Optional[float] = None,
+    priority: int = 0,
     connection: Optional[Connection] = None,
 ) -> Any:
     """activation(alpha * a @ b + beta * c + bias) by the daemon, shaped as by numpy.matmul.
@@ -68,6 +70,8 @@ def matmul(
     bias: one value for each column of the result, as in a linear layer, or for each row (then of
         shape (rows, 1)); it broadcasts as in numpy, and is converted to the result's type.
     activation: "relu", "gelu" (by the error function), "gelu_tanh" or "silu"; int32 has "relu".
+    deadline: seconds from now; a product that has not started by then raises DeadlinePassed.
+    priority: -1, 0 or 1, among the products of this user.
     """
     return submit(
         a,
@@ -80,6 +84,8 @@ def matmul(
         out_dtype=out_dtype,
         bias=bias,
         activation=activation,
+        deadline=deadline,
+        priority=priority,
         connection=connection,
     ).result()
 
@@ -96,6 +102,8 @@ def submit(
     out_dtype: DTypeLike = None,
     bias: Any = None,
     activation: Optional[str] = None,
+    deadline: Optional[float] = None,
+    priority: int = 0,
     connection: Optional[Connection] = None,
 ) -> Future:
     """Starts matmul() and returns its Future. See Connection.submit()."""
@@ -110,6 +118,8 @@ def submit(
         out_dtype=out_dtype,
         bias=bias,
         activation=activation,
+        deadline=deadline,
+        priority=priority,
     )
 
 

@@ -38,6 +38,8 @@ class Arguments(NamedTuple):
     out_dtype: DTypeLike
     bias: Any = None
     activation: Optional[str] = None
+    deadline: float = 0
+    priority: int = 0
 
 
 class Operand:
@@ -446,6 +448,8 @@ def _record(
         alpha=arguments.alpha,
         beta=arguments.beta,
         activation=_activation(arguments.activation),
+        deadline_seconds=arguments.deadline,
+        priority=arguments.priority,
     )
     record.bias.ld = record.bias.stride = DEFAULT
     record.c.ld = record.c.stride = DEFAULT

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 SPIN_SECONDS = 50e-6  # as long as the library spins before it sleeps: cheaper than to poll
 
 # What Python calls the C library's arguments.
-_OURS = {"d": "out", "input": "dtype", "output": "out_dtype"}
+_OURS = {"d": "out", "input": "dtype", "output": "out_dtype", "deadline_seconds": "deadline"}
 
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 

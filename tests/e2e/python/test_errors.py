@@ -25,6 +25,22 @@ class Arguments(DaemonTest):
         # The connection is none the worse for it.
         np.testing.assert_array_equal(self.connection.matmul(ONE, ONE), ONE)
 
+    def test_a_deadline_and_a_priority_that_cannot_be_are_refused(self) -> None:
+        a = np.ones((4, 4), np.float32)
+        self.connection.matmul(a, a, deadline=60, priority=-1)
+        for arguments in ({"deadline": -1}, {"deadline": float("nan")}, {"priority": 2}):
+            with self.subTest(arguments):
+                with self.assertRaises(gemmd.InvalidArgument) as caught:
+                    self.connection.matmul(a, a, **arguments)
+                self.assertEqual(caught.exception.argument, next(iter(arguments)))
+
+    def test_what_has_not_started_by_its_deadline_is_not_run(self) -> None:
+        a = np.ones((4, 4), np.float32)
+        out = np.zeros((4, 4), np.float32)
+        with self.assertRaises(gemmd.DeadlinePassed):
+            for _ in range(1000):  # the daemon may be that quick
+                self.connection.matmul(a, a, out=out, deadline=0)
+
     def test_each_fault_names_its_argument(self) -> None:
         three = np.ones((3, 3), np.float32)
         read_only = ONE.copy()
