@@ -8,8 +8,8 @@
  * Cluster: each CTA owns a share of the chunks. A warp offers the others' chunks in its shared
  * memory, and takes for its own ones what the others offer: its own, then those of the CTA after
  * it, and so on round the cluster. So an element has one owner and one order. (Pushing, by stores
- * that a barrier counts, costs several cycles for each lane's 16 bytes: 15 us for a tile of 128 x
- * 128.)
+ * that a barrier counts, costs several cycles for each lane's 16 bytes, longer than a large tile's
+ * products.)
  *
  * Splits: the owner puts the sum into the workspace and counts itself. Who comes last finds all of
  * them there, adds them in the order of their numbers, and puts the counter back to zero for the
