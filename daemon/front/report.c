@@ -278,6 +278,8 @@ int report_explain(struct session *session,
     reply_map_real(map, "fixed_seconds", plan->fixed_seconds);
     reply_map_real(map, "wave_efficiency", plan->wave_efficiency);
     reply_map_unsigned(map, "tiles", plan->tiles);
+    if (plan->splits > 1)
+        reply_map_unsigned(map, "splits", plan->splits);
     if (plan->repack_bytes > 0)
         reply_map_unsigned(map, "repacked_bytes", (uint64_t)plan->repack_bytes);
     return error_trace(answer_map(session, id, map));

@@ -191,7 +191,7 @@ static int open_setting(struct kernels_setting *s, int argc, char **argv)
         return EXIT_USAGE;
     }
     if (s->trials)
-        fprintf(s->trials, "group,dtype,layout,m,n,k,config,us,predicted_us,tensor_us,l2_us,"
+        fprintf(s->trials, "group,dtype,layout,m,n,k,config,splits,us,predicted_us,tensor_us,l2_us,"
                            "memory_us,fixed_us,cublaslt_us\n");
     return open_device(s, argc, argv);
 }

@@ -171,11 +171,12 @@ static void write_trials(const struct contest *c)
 
         config_to_text(&plan->config, text);
         fprintf(c->setting->trials,
-                "%s,%s,%c%c,%lld,%lld,%lld,%s,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f\n", shape->group,
-                dtype_name(shape->dtype), shape->trans_a ? 't' : 'n', shape->trans_b ? 't' : 'n',
-                (long long)shape->m, (long long)shape->n, (long long)shape->k, text,
-                c->ours[i].trial * 1e6, plan->predicted_seconds * 1e6, plan->tensor_seconds * 1e6,
-                plan->l2_seconds * 1e6, plan->memory_seconds * 1e6, plan->fixed_seconds * 1e6,
+                "%s,%s,%c%c,%lld,%lld,%lld,%s,%u,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f\n",
+                shape->group, dtype_name(shape->dtype), shape->trans_a ? 't' : 'n',
+                shape->trans_b ? 't' : 'n', (long long)shape->m, (long long)shape->n,
+                (long long)shape->k, text, plan->splits, c->ours[i].trial * 1e6,
+                plan->predicted_seconds * 1e6, plan->tensor_seconds * 1e6, plan->l2_seconds * 1e6,
+                plan->memory_seconds * 1e6, plan->fixed_seconds * 1e6,
                 c->their_count
                     ? fastest((struct side *)(uintptr_t)c->theirs, c->their_count)->trial * 1e6
                     : 0);
