@@ -49,7 +49,7 @@ struct job {
     enum job_kind kind;
     struct problem problem; /* row-major, defaults filled, k = 0 when A and B are not read */
     struct config config;
-    uint32_t splits; /* of each tile, along K: struct plan */
+    uint32_t splits;       /* of each tile, along K: struct plan */
     struct kernel *kernel; /* NULL: the worker needs none */
     struct job_operand operand[OPERAND_COUNT];
     struct buffer *made; /* METHOD_BUFFER_CREATE: the buffer to be answered; counted */

@@ -47,7 +47,8 @@ Test(plans, are_what_would_be_chosen)
 
     for (int i = 0; i < 5000; i++) {
         struct problem problem = problem_of(&seed);
-        uint64_t offset[OPERAND_COUNT] = {[OPERAND_B] = 2u * (rand_r(&seed) % 2u), [OPERAND_D] = 4096};
+        uint64_t offset[OPERAND_COUNT] = {
+            [OPERAND_B] = 2u * (rand_r(&seed) % 2u), [OPERAND_D] = 4096};
         struct plan chosen, remembered;
 
         cr_assert_eq(plan_choose(&problem, offset, &device, &chosen, &fault), STATUS_OK);
