@@ -24,7 +24,8 @@ template <typename TILE> struct realigned_operand {
     static constexpr int row_step = realigning_threads / row_chunks;
     static constexpr int count = rows / row_step;
 
-    static_assert(row_step * row_chunks == realigning_threads && row_step * count == rows,
+    static_assert(!cfg::realigns ||
+                      row_step * row_chunks == realigning_threads && row_step * count == rows,
                   "all threads copy alike");
 
     struct chunks {
