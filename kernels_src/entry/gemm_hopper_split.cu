@@ -31,8 +31,6 @@ DEVICE void load(const launch &in)
     loader loads(in.feed, in.maps, in.place, in.s_base);
     bool has_unit = loads.next_unit();
 
-    if (has_unit)
-        loads.prefetch_ring();
     griddepcontrol_wait();
     while (has_unit) {
         while (loads.smem_from_gmem())

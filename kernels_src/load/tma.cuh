@@ -167,20 +167,6 @@ struct loader {
             b.prefetch(at);
     }
 
-    /* The same for a grid that takes all multiprocessors: those that are done with the grid before
-     * fetch the first half of what the ring will hold, while others are not. More would have to
-     * outlive in the L2 what that grid still streams through it. */
-    DEVICE void prefetch_ring() const
-    {
-        int end = min_of(k_end, k + cfg::stages / 2 * cfg::tile_k);
-
-#pragma unroll 1
-        for (int at = k; at < end; at += cfg::tile_k) {
-            a.prefetch(at);
-            b.prefetch(at);
-        }
-    }
-
     /* On to the next unit that has K tiles; false when there is none. */
     DEVICE bool next_unit()
     {
