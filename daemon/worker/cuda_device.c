@@ -180,6 +180,7 @@ static int open_context(struct cuda_device *device,
         .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device->handle},
     };
     cuuint64_t kept = memory / POOL_KEPT_FRACTION;
+    int may_wait = 0;
     const char *call = "cuDevicePrimaryCtxRetain";
     CUresult result = cu(driver)->DevicePrimaryCtxRetain(&device->context, device->handle);
     if (result != CUDA_SUCCESS) {
@@ -202,6 +203,12 @@ static int open_context(struct cuda_device *device,
         call = "cuMemPoolSetAttribute";
         result =
             cu(driver)->MemPoolSetAttribute(device->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &kept);
+    }
+    if (result == CUDA_SUCCESS) {
+        /* What one stream gives back when its work is done would go to another one that then waits
+         * for that work: a product would not come in while the one before it goes out. */
+        result = cu(driver)->MemPoolSetAttribute(
+            device->pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &may_wait);
     }
     return result == CUDA_SUCCESS ? 0 : absent_error(ret_fault, driver, selector, call, result);
 }
