@@ -17,7 +17,7 @@
 
 #define FLOP_PER_CLOCK   4096.0 /* of a multiprocessor, 16-bit operands, fp32 sums */
 #define TURN_CLOCKS      370.0  /* of the loop over K tiles, however narrow they are */
-#define REALIGN_CLOCKS   600.0  /* of the same where threads shift what they load */
+#define REALIGN_CLOCKS   1850.0 /* of the same where threads shift what they load */
 #define L2_BYTES_CLOCK   46.0   /* of a multiprocessor when all of them load */
 #define LINE             128    /* bytes; what copies move of a row at a time, too */
 #define SPLIT_LINES      1.8    /* what a copy costs whose every part lies in two lines */
