@@ -36,6 +36,7 @@ static const struct whole_row whole_rows[] = {
     /* rows that start anywhere; those that realign for few uses of each input */
     {128, 256, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_REPACK},
     {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, CONFIG_COPY_REPACK},
+    {64, 64, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_REPACK},
     {64, 64, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_REALIGN},
 };
 
