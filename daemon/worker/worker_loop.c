@@ -4,9 +4,9 @@
  * wakes from a sleep. The front sends a command that uses a mapping or kernel only after the
  * answer to the message that made it, so socket and ring need no order between them.
  *
- * When it sleeps: LOOP_SPIN_NS after the last thing that happened. With work on the device it then
- * looks again after a pause that grows, since the device has no way to wake it; with none it sleeps
- * until the front wakes it, without any timer.
+ * When it sleeps: LOOP_SPIN_NS after the last thing that happened, with work on the device
+ * LOOP_SPIN_BUSY_NS. It then looks again after a pause that grows, since the device has no way to
+ * wake it; without work it sleeps until the front wakes it, without any timer.
  */
 #include "worker_loop.h"
 
@@ -21,7 +21,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOP_SPIN_NS       50000  /* a few times the cost of a sleep and a wake-up */
+#define LOOP_SPIN_NS 50000 /* a few times the cost of a sleep and a wake-up */
+/* The front commits the next slice of a large product, of at most 200 us, when one ends, and a
+ * small product ends between two of them: a pause would be seen by both. */
+#define LOOP_SPIN_BUSY_NS  400000
 #define LOOP_SPIN_CPUS     4      /* with fewer, a spinner takes the CPU that the front needs */
 #define LOOP_PAUSE_STEP_NS 50000  /* as long as the shortest product worth sleeping for */
 #define LOOP_PAUSE_MAX_NS  250000 /* of a streamed product of 10 ms it delays the end by 1 % */
@@ -259,7 +262,10 @@ static int turn(struct worker_loop *loop, bool *ret_progress)
 
 static bool is_hot(const struct worker_loop *loop)
 {
-    return loop->may_spin && now_ns() - loop->active_ns < LOOP_SPIN_NS;
+    const bool is_busy = loop->backend->operations->pending(loop->backend) > 0;
+
+    return loop->may_spin &&
+           now_ns() - loop->active_ns < (is_busy ? LOOP_SPIN_BUSY_NS : LOOP_SPIN_NS);
 }
 
 /* Sleeps until a command, a message, or, with work on the device, the end of the pause. A device
