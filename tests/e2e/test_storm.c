@@ -153,8 +153,10 @@ static void make_request(struct request *request, const struct peer *peer, uint3
         break;
     case METHOD_GEMM:
     case METHOD_EXPLAIN:
+    case METHOD_TUNE:
         make_product(request, peer);
-        request->method = chance(90) ? METHOD_GEMM : METHOD_EXPLAIN;
+        if (chance(90))
+            request->method = METHOD_GEMM;
         break;
     case METHOD_GEMM_MANY:
         make_products(request, peer);
@@ -264,7 +266,7 @@ static void send_one(struct peer *peer, uint32_t id)
     int n_fds;
 
     make_request(&request, peer, id);
-    wants_fd = request.method == METHOD_BUFFER_REGISTER;
+    wants_fd = request.method == METHOD_BUFFER_REGISTER || request.method == METHOD_BUFFER_IMPORT;
     n_fds = chance(95) ? wants_fd : (int)draw(8);
     cr_assert_eq(request_encode(&request, chance(95) ? (uint16_t)n_fds : 1, &message), 0);
     /* A damaged name would stay: who knows it could remove it. */
