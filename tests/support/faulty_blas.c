@@ -15,34 +15,8 @@
 /* cblas's two functions, as the worker looks for them. */
 #define EXPORTED __attribute__((visibility("default")))
 
-EXPORTED void cblas_sgemm(int order,
-                          int trans_a,
-                          int trans_b,
-                          int m,
-                          int n,
-                          int k,
-                          float alpha,
-                          const float *a,
-                          int lda,
-                          const float *b,
-                          int ldb,
-                          float beta,
-                          float *c,
-                          int ldc);
-EXPORTED void cblas_dgemm(int order,
-                          int trans_a,
-                          int trans_b,
-                          int m,
-                          int n,
-                          int k,
-                          double alpha,
-                          const double *a,
-                          int lda,
-                          const double *b,
-                          int ldb,
-                          double beta,
-                          double *c,
-                          int ldc);
+EXPORTED __typeof__(*(blas_sgemm_fn)NULL) cblas_sgemm;
+EXPORTED __typeof__(*(blas_dgemm_fn)NULL) cblas_dgemm;
 
 /* Beyond the end of what it maps. */
 static void fault_bus(void)
