@@ -38,6 +38,7 @@ DEVICE void load_by_copies(const launch &in)
     loader loads(in.feed, in.maps, in.place, in.s_base);
     bool is_first = true;
 
+    loads.stamp.open(GEMMD_STAMP_LOADER, true);
     while (loads.next_unit()) {
         /* Two such grids fit beside each other; what is repacked is not there yet. */
         if (is_first && !cfg::stores_anywhere && 2 * gridDim.x <= nsmid())
@@ -85,6 +86,7 @@ template <> struct side_loader<false> {
     DEVICE side_loader(const launch &in, bool is_mine)
         : loads(in.feed, in.maps, in.place, in.s_base), has_more(is_mine && loads.next_unit())
     {
+        loads.stamp.open(GEMMD_STAMP_LOADER, is_mine);
     }
 
     DEVICE void fill()
@@ -123,17 +125,22 @@ struct multiplier {
     ring_position at;
     group_turn turn;
     side_loader<cfg::is_specialized> loads;
+    stamps stamp;
 
     DEVICE multiplier(const launch &in_launch, int in_group, u32 in_warp, u32 in_lane)
         : in(in_launch), group(in_group), warp(in_warp), lane(in_lane),
           turn(in_launch.s_base, in_group),
           loads(in_launch, in_group == 0 && in_warp == 0 && in_lane == 0)
     {
+        stamp.open(GEMMD_STAMP_GROUP_0 + group, warp == 0 && lane == 0);
     }
 
+    /* Of the K tile whose products are done. */
     DEVICE void release(int slot)
     {
+        stamp.add(GEMMD_STAMP_PRODUCTS_DONE);
         slot_release(in.s_base, slot, lane);
+        stamp.add(GEMMD_STAMP_SLOT_RELEASED);
         loads.next();
     }
 
@@ -151,9 +158,12 @@ struct multiplier {
             /* The same number, but the compiler sees that it is the warp's: descriptors are then
              * made in uniform registers, with no moves between products. */
             wait_parity(smem::full_barrier(in.s_base, at.slot), at.parity);
+            stamp.add(GEMMD_STAMP_FULL_SEEN);
             if constexpr (COLS > 0)
                 tile.accum_from_smem<COLS>(in.s_base, (int)shfl_sync_idx((u32)at.slot, 0),
                                            first_block, i > 0);
+            stamp.add(GEMMD_STAMP_PRODUCTS_ISSUED);
+            stamp.add_landed(in.s_base, at);
             wgmma_wait_group<products_behind>();
             if (products_behind == 0)
                 release(at.slot);
@@ -214,6 +224,7 @@ struct multiplier {
                 at.skip(k_tiles);
                 continue;
             }
+            stamp.add(GEMMD_STAMP_TILE_BEGIN);
             if (k_tiles == 0)
                 tile.clear();
             int slot;
@@ -224,15 +235,19 @@ struct multiplier {
             out_place to = place_of(work, work.place()); /* while the last products run */
             epilogue op(work.job(), to.item);
             finish(tile, k_tiles, slot);
+            stamp.add(GEMMD_STAMP_EPILOGUE_BEGIN);
             if constexpr (stores_direct) {
                 if (direct_writer::can_write(op)) {
                     direct_writer({warp, lane}).gmem_from_accum(tile, to, op);
+                    stamp.add(GEMMD_STAMP_EPILOGUE_END);
                     continue;
                 }
             }
             writer.gmem_from_accum(tile, to, op);
+            stamp.add(GEMMD_STAMP_EPILOGUE_END);
         }
         writer.drain();
+        stamp.close();
     }
 };
 

@@ -7,6 +7,7 @@
 #include "epi/store_tma.cuh"
 #include "load/cp_async.cuh"
 #include "mma/wgmma.cuh"
+#include "pipe/stamps.cuh"
 #include "ptx/griddepcontrol.cuh"
 #include "sched/job_feed.cuh"
 #include "tile/copied_tile.cuh"
@@ -17,6 +18,7 @@ struct tiled_cta {
     u32 s_base;
     u32 thread;
     int group; /* of warps, which shares the tile with the other by rows */
+    stamps &copies, &products;
 
     /* What threads write to shared memory is the generic proxy's; wgmma reads through the async
      * one. Everybody has fenced his own part when all have met. */
@@ -26,9 +28,11 @@ struct tiled_cta {
         smem_from_gmem(smem::a_of_slot(s_base, 0), a, k_left);
         smem_from_gmem(smem::b_of_slot(s_base, 0), b, k_left);
         cp_async_commit_group();
+        copies.add(GEMMD_STAMP_COPY_ISSUED);
         cp_async_wait_group<0>();
         fence_proxy_async_shared_cta();
         bar_sync_0();
+        products.add(GEMMD_STAMP_FULL_SEEN);
     }
 
     DEVICE void
@@ -46,8 +50,11 @@ struct tiled_cta {
         for (i64 done = 0; done < k; done += cfg::tile_k) {
             smem_from_gmem_and_meet(a, b, extent_in(k - done, cfg::tile_k));
             tile.accum_from_smem<cfg::tile_n>(s_base, 0, group * group_tile::blocks, done > 0);
+            products.add(GEMMD_STAMP_PRODUCTS_ISSUED);
             wgmma_wait_group<0>();
+            products.add(GEMMD_STAMP_PRODUCTS_DONE);
             bar_sync_0(); /* all have read the slot */
+            products.add(GEMMD_STAMP_SLOT_RELEASED);
         }
         tile.fence();
     }
@@ -58,11 +65,14 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
          const __grid_constant__ gemmd_tensor_maps maps)
 {
     u32 warp = shfl_sync_idx(threadIdx.x / 32, 0);
-    tiled_cta me = {cvta_to_shared(dynamic_shared), threadIdx.x, (int)warp / 4};
+    stamps copies, products;
+    tiled_cta me = {cvta_to_shared(dynamic_shared), threadIdx.x, (int)warp / 4, copies, products};
     job_feed work(feed, blockIdx.x, gridDim.x);
     tile_writer writer(me.s_base, me.group, warp % 4, threadIdx.x % 32);
     raster::place at;
 
+    copies.open(GEMMD_STAMP_LOADER, threadIdx.x == 0);
+    products.open(GEMMD_STAMP_GROUP_0 + me.group, threadIdx.x % 128 == 0);
     if (threadIdx.x == 0)
         barriers_init(me.s_base);
     bar_sync_0();
@@ -73,8 +83,12 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
         out_place to = {job, maps.of[work.index], (int)at.row + me.group * cfg::group_m,
                         (int)at.col, (int)at.item};
 
+        products.add(GEMMD_STAMP_TILE_BEGIN);
         me.accum_from_gmem(tile, job, at);
+        products.add(GEMMD_STAMP_EPILOGUE_BEGIN);
         writer.gmem_from_accum(tile, to, epilogue(job, to.item));
+        products.add(GEMMD_STAMP_EPILOGUE_END);
     }
     writer.drain();
+    products.close();
 }

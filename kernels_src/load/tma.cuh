@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "pipe/slot_ring.cuh"
+#include "pipe/stamps.cuh"
 #include "ptx/proxy.cuh"
 #include "ptx/tma.cuh"
 #include "sched/job_feed.cuh"
@@ -115,6 +115,7 @@ struct loader {
     tensor_operand<tile_b, cfg::cluster_m> b;
     int k, k_end; /* elements along K */
     u32 fenced;   /* the job whose inputs tensor copies see */
+    stamps stamp;
 
     DEVICE loader(const gemmd_tensor_feed &feed,
                   const gemmd_tensor_maps &in_maps,
@@ -189,6 +190,7 @@ struct loader {
         mbarrier_arrive_expect_tx(s_full, smem::slot_size);
         a.smem_from_gmem(smem::a_of_slot(s_base, at.slot), k, s_full);
         b.smem_from_gmem(smem::b_of_slot(s_base, at.slot), k, s_full);
+        stamp.add(GEMMD_STAMP_COPY_ISSUED);
         at.advance();
         k += cfg::tile_k;
         return k < k_end;

@@ -77,6 +77,11 @@ inline void mbarrier_arrive_release_cluster(u32 s_barrier, u32 rank)
     host_mbarrier_arrive(rank, s_barrier, 0);
 }
 
+inline bool mbarrier_test_wait_parity(u32 s_barrier, u32 parity)
+{
+    return host_mbarrier_at(machine::now().rank, s_barrier)->phase != parity;
+}
+
 inline bool mbarrier_try_wait_parity(u32 s_barrier, u32 parity)
 {
     host_mbarrier *barrier = host_mbarrier_at(machine::now().rank, s_barrier);
