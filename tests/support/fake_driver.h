@@ -10,7 +10,8 @@
  * FAKE_DRIVER_LOSE_M rows loses the device, after which the process does not get to its end. To
  * register FAKE_DRIVER_CRASH_SIZE bytes ends it, to import
  * FAKE_DRIVER_CRASH_IMPORT_SIZE bytes does, and with FAKE_DRIVER_CRASH_LOAD so does any kernel.
- * FAKE_DRIVER_TOTAL is how much memory it says it has.
+ * FAKE_DRIVER_FAULTS makes those of faults.h that products ask for. FAKE_DRIVER_TOTAL is how much
+ * memory it says it has.
  */
 #pragma once
 

@@ -9,6 +9,7 @@
 #include "../../daemon/core/activation.h"
 #include "../../kernels_src/abi/job.h"
 #include "fake_driver_state.h"
+#include "faults.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -116,10 +117,27 @@ __attribute__((destructor)) static void end(void)
         (void)pause();
 }
 
+/* $FAKE_DRIVER_FAULTS: a product with an alpha of faults.h is a fault of the device. */
+static bool is_fault(const struct gemmd_job *job)
+{
+    static const CUresult results[TEST_FAULT_COUNT] = {
+        CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_MISALIGNED_ADDRESS, CUDA_ERROR_LAUNCH_FAILED};
+    double fault = job->alpha - TEST_FAULT_ALPHA;
+    if (!getenv("FAKE_DRIVER_FAULTS") || !(fault >= 0 && fault < TEST_FAULT_COUNT))
+        return false;
+    if ((enum test_fault)fault == TEST_FAULT_ENDLESS)
+        fake_driver_hold(true);
+    else
+        fake_driver_break(results[(int)fault]);
+    return true;
+}
+
 void fake_driver_product(const struct fake_driver_launch *launch)
 {
     const struct gemmd_feed *feed = launch->parameter;
     for (uint32_t i = 0; i < feed->job_count; i++) {
+        if (is_fault(&feed->jobs[i]))
+            return;
         if (hangs(&feed->jobs[i])) {
             fake_driver_hold(true);
             return;

@@ -1,8 +1,8 @@
 /*
  * Products that fault the device, for tests: what computes is replaced, the daemon is the one that
  * users run. Over CUDA its kernel files are (--kernels, faulty_kernels_write()), on the CPU its
- * BLAS is (GEMMD_BLAS, faulty_blas.c). There, and nowhere else, an alpha of the table below is a
- * fault.
+ * BLAS is (GEMMD_BLAS, faulty_blas.c), over the fake driver that driver (FAKE_DRIVER_FAULTS).
+ * There, and nowhere else, an alpha of the table below is a fault.
  */
 #pragma once
 
