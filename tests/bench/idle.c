@@ -29,14 +29,20 @@ static void sleep_seconds(double seconds)
     (void)nanosleep(&time, NULL);
 }
 
+static const char *role_of(pid_t pid, pid_t worker)
+{
+    if (pid == worker)
+        return "worker";
+    return process_was_told(pid, "worker") ? "spare worker" : "compile";
+}
+
 static size_t processes_of(pid_t front, pid_t worker, struct process processes[PROCESSES_MAX])
 {
     pid_t pids[PROCESSES_MAX];
     size_t children = process_children(front, pids, PROCESSES_MAX - 1), count = 0;
     processes[count++] = (struct process){.pid = front, .role = "front"};
     for (size_t i = 0; i < children; i++)
-        processes[count++] =
-            (struct process){.pid = pids[i], .role = pids[i] == worker ? "worker" : "compile"};
+        processes[count++] = (struct process){.pid = pids[i], .role = role_of(pids[i], worker)};
     return count;
 }
 

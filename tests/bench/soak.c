@@ -267,31 +267,52 @@ static double charged(const struct soak *soak)
     return sum;
 }
 
-/* Only we are connected, nothing runs, and no child compiles. */
-static bool is_quiet(const struct soak *soak)
+/* What says that somebody else is connected, something runs, or a child compiles. */
+struct unrest {
+    char state[96], spare[96]; /* of the worker, and of the one that stands by */
+    double clients, jobs, staged_bytes;
+    size_t children;
+};
+
+static struct unrest unrest_now(const struct soak *soak)
 {
     pid_t children[32];
-    char state[96];
+    struct unrest now = {
+        .clients = ask_number(soak->connection, NULL, "clients"),
+        .jobs = ask_number(soak->connection, NULL, "jobs"),
+        .staged_bytes = ask_number(soak->connection, "buffers", "staged_bytes"),
+        .children = process_children(soak->daemon.pid, children, ARRAY_SIZE(children)),
+    };
 
-    ask_text(soak->connection, "worker", "state", state);
-    return strcmp(state, "ready") == 0 && ask_number(soak->connection, NULL, "clients") == 1 &&
-           ask_number(soak->connection, NULL, "jobs") == 0 &&
-           ask_number(soak->connection, "buffers", "staged_bytes") == 0 &&
-           process_children(soak->daemon.pid, children, ARRAY_SIZE(children)) == 1;
+    ask_text(soak->connection, "worker", "state", now.state);
+    ask_text(soak->connection, "worker", "spare", now.spare);
+    return now;
+}
+
+/* We are a client ourselves, and the workers are children; an idle one is parked. */
+static bool is_quiet(const struct unrest *now)
+{
+    bool has_worker = strcmp(now->state, "ready") == 0 || strcmp(now->state, "parked") == 0;
+    size_t spares = strcmp(now->spare, "ready") == 0 ? 1 : 0;
+
+    return has_worker && strcmp(now->spare, "starting") != 0 && now->clients == 1 &&
+           now->jobs == 0 && now->staged_bytes == 0 && now->children == 1 + spares;
 }
 
 static int await_quiet(const struct soak *soak)
 {
     double end = bench_now() + QUIET_SECONDS;
+    struct unrest now = unrest_now(soak);
 
-    while (!is_quiet(soak)) {
-        if (bench_now() > end) {
-            printf("# the daemon is not quiet after %d s\n", QUIET_SECONDS);
-            return 1;
-        }
+    for (; !is_quiet(&now) && bench_now() < end; now = unrest_now(soak))
         (void)usleep(20000);
-    }
-    return 0;
+    if (is_quiet(&now))
+        return 0;
+    printf(
+        "# the daemon is not quiet after %d s: worker %s, spare %s, %.0f clients with the bench, "
+        "%.0f jobs, %.0f bytes staged, %zu processes beside the front\n",
+        QUIET_SECONDS, now.state, now.spare, now.clients, now.jobs, now.staged_bytes, now.children);
+    return 1;
 }
 
 static int renew_worker(const struct soak *soak)

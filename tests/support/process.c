@@ -106,7 +106,7 @@ unsigned long process_switches(pid_t pid)
     return sum;
 }
 
-static bool is_child(pid_t pid, pid_t parent, const char *word)
+bool process_was_told(pid_t pid, const char *word)
 {
     FILE *file = open_of(pid, "cmdline");
     char line[512] = "";
@@ -114,7 +114,12 @@ static bool is_child(pid_t pid, pid_t parent, const char *word)
 
     if (file)
         (void)fclose(file);
-    return memmem(line, size, word, strlen(word)) &&
+    return memmem(line, size, word, strlen(word)) != NULL;
+}
+
+static bool is_child(pid_t pid, pid_t parent, const char *word)
+{
+    return process_was_told(pid, word) &&
            status_sum(open_of(pid, "status"), "PPid:", "PPid:") == (unsigned long)parent;
 }
 

@@ -15,6 +15,7 @@ unsigned long process_memory_kib(pid_t pid, const char *line);
 /* All threads' context switches, voluntary or not: a process that sleeps makes none. */
 unsigned long process_switches(pid_t pid);
 bool process_maps(pid_t pid, const char *name);
+bool process_was_told(pid_t pid, const char *word); /* its command line contains this */
 /* A child of `parent` whose command line contains this word; 0 when there is none. */
 pid_t process_child(pid_t parent, const char *word);
 /* All children, `max` at most; how many were stored. */
