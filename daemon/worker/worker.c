@@ -3,7 +3,8 @@
  * works until the front says QUIT or is gone, or the device is lost.
  *
  * Exit status: 0 in order; 1 when the arguments, the link or the device are not to be had (the
- * hello carries the reason once there is a link); 2 when the device was lost.
+ * hello carries the reason once there is a link); 2 when the device was lost: then at once, without
+ * what was to run at exit().
  *
  * It is crash-only: nothing is saved here, every descriptor of memory is held by the front.
  */
@@ -216,9 +217,11 @@ static int device_serve(struct link *link, const struct arguments *arguments)
     else
         r = r == LINK_E_CLOSED ? 0 : EXIT_ABSENT;
 
-    /* A lost device's calls may hang: the kernel takes back what it held. */
-    if (r != EXIT_LOST)
-        backend->operations->close(backend);
+    /* A lost device's calls may hang, those that its driver makes at exit(), too: the kernel takes
+     * back what this process held. */
+    if (r == EXIT_LOST)
+        _exit(EXIT_LOST);
+    backend->operations->close(backend);
     return r;
 }
 
