@@ -56,13 +56,14 @@ struct job {
 
     enum job_state state;
     enum gemmd_track track;
-    uint64_t number;          /* in commands and completions */
-    uint32_t blockers;        /* earlier jobs of this stream for which job_blocks() */
-    uint32_t in_flight;       /* commands without a completion */
-    int priority;             /* -1, 0 or 1, among jobs of its uid */
-    bool is_quick;            /* queue.h: QUEUE_QUICK_SECONDS */
-    bool is_suspect;          /* was taken by a worker that died: runs alone until it passes */
-    bool awaits_kernel;       /* it was being compiled when the request came */
+    uint64_t number;       /* in commands and completions */
+    uint32_t blockers;     /* earlier jobs of this stream for which job_blocks() */
+    uint32_t in_flight;    /* commands without a completion */
+    int priority;          /* -1, 0 or 1, among jobs of its uid */
+    bool is_quick;         /* queue.h: QUEUE_QUICK_SECONDS */
+    bool is_suspect;       /* was taken by a worker that died: runs alone until it passes */
+    bool is_prime_suspect; /* and ran when its device faulted: a worker stands by before it does */
+    bool awaits_kernel;    /* it was being compiled when the request came */
     bool was_taken, is_lost;  /* by a worker that died, while that is sorted out */
     double predicted_seconds; /* by plan or size */
     double estimate_seconds;  /* the same, corrected by what was measured: queue_submit() */

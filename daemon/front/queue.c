@@ -152,13 +152,27 @@ static struct job *next_in_turn(struct queue *queue)
     return NULL;
 }
 
+/* NULL: none, or only such as wait for a worker to stand by. */
+static struct job *next_suspect(struct queue *queue)
+{
+    list_for_each(cursor, &queue->suspects)
+    {
+        struct job *job = queue_job_of(cursor);
+
+        if (!job->is_prime_suspect || worker_is_covered(queue->worker))
+            return job;
+    }
+    return NULL;
+}
+
 /* Suspects run alone: only with nothing under way, and nothing is committed beside them. */
 static struct job *next_job(struct queue *queue)
 {
+    struct job *suspect = next_suspect(queue);
     bool is_busy = queue->commands_sent > queue->commands_done;
 
-    if (!list_is_empty(&queue->suspects))
-        return is_busy ? NULL : queue_job_of(queue->suspects.next);
+    if (suspect)
+        return is_busy ? NULL : suspect;
     if (is_busy && command_at(queue, queue->commands_done)->job->is_suspect)
         return NULL;
     return next_in_turn(queue);
@@ -310,7 +324,7 @@ static void complete_job(struct queue *queue, struct job *job, struct gemmd_comp
     else
         estimate_learn(&queue->estimates, job->estimate_class, job->predicted_seconds,
                        job->measured_seconds);
-    job->is_suspect = false;
+    job->is_suspect = job->is_prime_suspect = false;
     queue_finish(queue, job, &fault, &completion);
 }
 

@@ -17,7 +17,9 @@
  *
  * When a worker dies (queue_replay.c): what it had not taken goes again. What it had taken goes
  * again if that computes the same, as suspects: one at a time, alone. One that takes the worker
- * with it while it runs alone is guilty and answered GPU_FAULT.
+ * with it while it runs alone is guilty and answered GPU_FAULT. The one of them that ran when the
+ * device faulted goes last, and when a new worker is about to stand by, it waits for that: others
+ * then miss the worker for no longer than it takes to change places.
  *
  * Owner: the server. Thread: loop.
  */
@@ -93,6 +95,7 @@ struct queue {
     double job_seconds; /* the operator's QUEUE_OVERDUE_SECONDS; 0: none */
     uint64_t watched;   /* the command that ran at the last look, counted from 1; 0: none */
     uint32_t looks;     /* since it was first seen to run */
+    bool is_overdue;    /* it hangs: the worker is being ended for that */
     struct estimates estimates;
     queue_finished_fn finished;
 };

@@ -39,6 +39,7 @@ bool queue_is_overdue(struct queue *queue)
     seconds = ++queue->looks * (WORKER_LOOK_MS / 1000.0);
     if (!is_bounded || seconds <= seconds_allowed(queue, command))
         return false;
+    queue->is_overdue = true;
     log_warning("job=%" PRIu64 " uid=%u state=overdue estimate_ms=%.3f seconds=%.1f",
                 command->job->number, (unsigned)command->job->charge.account->uid,
                 command->seconds * 1e3, seconds);

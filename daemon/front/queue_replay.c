@@ -123,8 +123,15 @@ static struct job *running_job(const struct queue *queue, uint64_t taken)
     return NULL;
 }
 
+/* Whether a job is why the worker died: not when somebody killed or stopped it. */
+static bool was_a_jobs_fault(struct queue *queue)
+{
+    return steal(queue->is_overdue, false) || queue->worker->lost.status == STATUS_GPU_FAULT;
+}
+
 void queue_worker_died(struct queue *queue, uint64_t taken)
 {
+    bool is_prime = was_a_jobs_fault(queue);
     struct job *running = running_job(queue, taken);
     struct list stopped, again, lost;
     struct fault fault;
@@ -152,6 +159,7 @@ void queue_worker_died(struct queue *queue, uint64_t taken)
     }
     /* Behind the other suspects: they are answered before it may take the next worker with it. */
     if (running && !running->is_lost) {
+        running->is_prime_suspect = is_prime;
         list_unlink(&running->queue_link);
         list_append(&again, &running->queue_link);
     }

@@ -49,6 +49,19 @@ static void put_device(struct reply_map *map, const struct worker_process *worke
     reply_map_close(map);
 }
 
+/* Milliseconds of each stage; 0 while it is not over. */
+static void put_recovery(struct reply_map *map, const struct recovery *recovery)
+{
+    reply_map_open(map, "recovery");
+    for (enum recovery_stage stage = 0; stage < RECOVERY_STAGES; stage++) {
+        char name[32];
+
+        (void)snprintf(name, sizeof(name), "%s_ms", recovery_stage_name(stage));
+        reply_map_real(map, name, recovery_seconds(recovery, stage) * 1e3);
+    }
+    reply_map_close(map);
+}
+
 static void put_worker(struct reply_map *map, const struct worker_process *worker)
 {
     reply_map_open(map, "worker");
@@ -56,7 +69,9 @@ static void put_worker(struct reply_map *map, const struct worker_process *worke
     reply_map_unsigned(map, "pid", (uint64_t)worker->pid);
     reply_map_unsigned(map, "starts", worker->starts);
     reply_map_unsigned(map, "deaths", worker->deaths);
+    reply_map_text(map, "spare", worker_spare_name(worker));
     reply_map_text(map, "last_death", worker->died_of);
+    put_recovery(map, &worker->recovery);
     reply_map_close(map);
 }
 

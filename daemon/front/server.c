@@ -64,12 +64,24 @@ static void announce(struct server *server)
              server->worker.device.name, server->worker.device.driver, server->options->socket);
 }
 
+static void log_recovery(const struct worker_process *worker)
+{
+    const struct recovery *recovery = &worker->recovery;
+
+    log_info("worker=%" PRId64 " state=ready starts=%" PRIu64
+             " noticed_ms=%.1f ended_ms=%.1f started_ms=%.1f restored_ms=%.1f",
+             worker->pid, worker->starts, recovery_seconds(recovery, RECOVERY_NOTICED) * 1e3,
+             recovery_seconds(recovery, RECOVERY_ENDED) * 1e3,
+             recovery_seconds(recovery, RECOVERY_STARTED) * 1e3,
+             recovery_seconds(recovery, RECOVERY_RESTORED) * 1e3);
+}
+
 static void worker_ready(struct worker_process *worker)
 {
     struct server *server = server_of(worker);
 
     if (worker->starts > 1)
-        log_info("worker=%" PRId64 " state=ready starts=%" PRIu64, worker->pid, worker->starts);
+        log_recovery(worker);
     if (worker->device.kind == LINK_DEVICE_CUDA)
         compiler_warm(server->compiler);
     announce(server);
@@ -94,6 +106,11 @@ static bool worker_is_overdue(struct worker_process *worker)
 static void worker_mapped(struct worker_process *worker)
 {
     queue_review(&server_of(worker)->queue);
+}
+
+static void worker_covered(struct worker_process *worker)
+{
+    queue_advance(&server_of(worker)->queue);
 }
 
 static void worker_loaded(struct worker_process *worker, uint64_t kernel, const struct fault *fault)
@@ -264,6 +281,7 @@ static const struct worker_operations worker_operations = {
     .ready = worker_ready,
     .completed = worker_completed,
     .is_overdue = worker_is_overdue,
+    .covered = worker_covered,
     .mapped = worker_mapped,
     .loaded = worker_loaded,
     .died = worker_died,

@@ -1,17 +1,19 @@
 /*
  * Shared by worker_process.c (the process), worker_memory.c (messages), worker_pump.c (completions
- * and sleep), worker_watch.c (patience) and worker_park.c (idleness). Nobody else includes this.
+ * and sleep), worker_watch.c (patience), worker_park.c (idleness), worker_spawn.c (processes) and
+ * worker_spare.c (the one that stands by). Nobody else includes this.
  */
 #pragma once
 
 #include "worker_process.h"
 
-void worker_poll_callback(uv_handle_t *handle); /* counts a closed handle of a process */
 /* The process is no use any more: say why once, kill it; the rest follows from its end. */
 void worker_lose(struct worker_process *worker, enum status status, const char *reason);
 
 /* worker_memory.c */
 void worker_messages_receive(struct worker_process *worker);
+/* As if this one, without a descriptor, had been received. */
+void worker_message(struct worker_process *worker, const struct link_message *message);
 void worker_outputs_flush(struct worker_process *worker);
 void worker_outputs_clear(struct worker_process *worker);
 void worker_memories_forget(struct worker_process *worker); /* the process is gone */
@@ -20,9 +22,29 @@ int worker_send(struct worker_process *worker, const struct link_message *messag
 uint64_t worker_memory_under_way(const struct worker_process *worker);
 
 /* worker_process.c */
+void worker_end_if_idle(struct worker_process *worker); /* while quitting: the spare is gone */
+void worker_exited(uv_process_t *process, int64_t status, int signal_number); /* the uv_exit_cb */
 void worker_hello(struct worker_process *worker, const struct link_message *message);
 void worker_answered(struct worker_process *worker); /* one of answers_expected came */
 void worker_watch_socket(struct worker_process *worker);
+
+/* worker_spawn.c */
+const char *worker_device_argument(const struct worker_process *worker);
+/* Handles and a process at the other end of the link. Also after a failure they are to be closed.
+ */
+int worker_spawn(struct worker_handles *handles, struct link *link, uv_exit_cb exited);
+void worker_handles_close(struct worker_handles *handles,
+                          void (*closed)(struct worker_handles *handles));
+
+/* worker_spare.c */
+void worker_spare_init(struct worker_process *worker);
+/* Starts one if there should be one and is none. */
+void worker_spare_start(struct worker_process *worker);
+/* Gives the spare the worker's place, which is empty; false: there is none. */
+bool worker_spare_take(struct worker_process *worker);
+void worker_spare_end(struct worker_process *worker); /* for good */
+/* The spare's process ended, if `handles` is the spare's. */
+bool worker_spare_exited(struct worker_process *worker, const struct worker_handles *handles);
 
 /* worker_watch.c */
 void worker_watch_init(struct worker_process *worker);

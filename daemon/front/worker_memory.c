@@ -323,6 +323,13 @@ static void dispatch(struct worker_process *worker, const struct link_message *m
     }
 }
 
+void worker_message(struct worker_process *worker, const struct link_message *message)
+{
+    int fd = -1;
+
+    dispatch(worker, message, &fd);
+}
+
 void worker_messages_receive(struct worker_process *worker)
 {
     for (;;) {

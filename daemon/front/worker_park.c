@@ -26,7 +26,7 @@ bool worker_park_look(struct worker_process *worker)
         return true;
     if (++worker->idle_looks < WORKER_PARK_MS / WORKER_LOOK_MS)
         return false;
-    if (uv_process_kill(&worker->process, SIGSTOP) == 0) {
+    if (uv_process_kill(&worker->handles->process, SIGSTOP) == 0) {
         worker->is_parked = true;
         log_debug("worker=%" PRId64 " state=parked", worker->pid);
     }
@@ -37,6 +37,6 @@ void worker_unpark(struct worker_process *worker)
 {
     if (!worker->is_parked)
         return;
-    (void)uv_process_kill(&worker->process, SIGCONT);
+    (void)uv_process_kill(&worker->handles->process, SIGCONT);
     worker->is_parked = false;
 }

@@ -59,13 +59,21 @@ int worker_submit(struct worker_process *worker,
     return 0;
 }
 
+static void note_lost(struct worker_process *worker)
+{
+    if (!worker->is_lost)
+        recovery_begin(&worker->recovery, MAX(worker->active_ns, worker->started_ns),
+                       clock_now_ns());
+    worker->is_lost = true;
+}
+
 void worker_lose(struct worker_process *worker, enum status status, const char *reason)
 {
     bool is_quiet = worker->state == WORKER_QUITTING || worker->is_lost;
 
-    worker->is_lost = true;
-    if (uv_is_active((uv_handle_t *)&worker->socket_poll))
-        (void)uv_poll_stop(&worker->socket_poll);
+    note_lost(worker);
+    if (uv_is_active((uv_handle_t *)&worker->handles->socket_poll))
+        (void)uv_poll_stop(&worker->handles->socket_poll);
     if (is_quiet)
         return;
     (void)fault_set(&worker->lost, status, "", "%s", reason);
@@ -73,7 +81,7 @@ void worker_lose(struct worker_process *worker, enum status status, const char *
      * killed one can take longer to be reaped. One that broke the protocol is not. */
     worker_watch(worker);
     if (worker->pid != 0 && status == STATUS_INTERNAL)
-        (void)uv_process_kill(&worker->process, SIGKILL);
+        (void)uv_process_kill(&worker->handles->process, SIGKILL);
 }
 
 /* --- a process ends -------------------------------------------------------------------------- */
@@ -109,47 +117,27 @@ static void start_again(struct worker_process *worker)
     (void)uv_timer_start(&worker->timer, start_callback, delay, 0);
 }
 
-static void worker_handles_close(struct worker_process *worker);
-
-/* A handle of the dead process is closed; with the last one its link can go. */
-static void handle_closed(struct worker_process *worker)
+/* The dead process left nothing: its link can go. */
+static void handles_closed(struct worker_handles *handles)
 {
-    if (--worker->open_handles > 0)
-        return;
+    struct worker_process *worker = handles->worker;
+
     worker->system_calls += worker->link.system_calls;
     link_deinit(&worker->link);
     worker->link = LINK_NULL;
     if (worker->state == WORKER_QUITTING) {
-        worker_handles_close(worker);
+        worker_end_if_idle(worker);
         return;
     }
     worker->state = WORKER_DOWN;
     start_again(worker);
 }
 
-static void process_closed(uv_handle_t *handle)
-{
-    handle_closed(container_of(handle, struct worker_process, process));
-}
-
-static void socket_poll_closed(uv_handle_t *handle)
-{
-    handle_closed(container_of(handle, struct worker_process, socket_poll));
-}
-
-static void event_poll_closed(uv_handle_t *handle)
-{
-    handle_closed(container_of(handle, struct worker_process, event_poll));
-}
-
-static void process_handles_close(struct worker_process *worker)
+static void close_process(struct worker_process *worker)
 {
     worker_pump_stop(worker);
     worker_watch_stop(worker);
-    worker->open_handles = 3;
-    uv_close((uv_handle_t *)&worker->process, process_closed);
-    uv_close((uv_handle_t *)&worker->socket_poll, socket_poll_closed);
-    uv_close((uv_handle_t *)&worker->event_poll, event_poll_closed);
+    worker_handles_close(worker->handles, handles_closed);
 }
 
 static void describe_death(struct worker_process *worker, int64_t status, int signal_number)
@@ -164,10 +152,8 @@ static void describe_death(struct worker_process *worker, int64_t status, int si
                        status, lost);
 }
 
-/* waitpid() has returned. */
-static void exit_callback(uv_process_t *process, int64_t status, int signal_number)
+static void died(struct worker_process *worker, int64_t status, int signal_number)
 {
-    struct worker_process *worker = container_of(process, struct worker_process, process);
     uint64_t taken = link_commands_taken(&worker->link);
     int64_t pid = steal(worker->pid, 0);
 
@@ -178,7 +164,8 @@ static void exit_callback(uv_process_t *process, int64_t status, int signal_numb
     if (!worker->is_lost || worker->lost.status != STATUS_INTERNAL)
         worker_messages_receive(worker);
     describe_death(worker, status, signal_number);
-    worker->is_lost = true;
+    note_lost(worker);
+    recovery_reach(&worker->recovery, RECOVERY_ENDED, clock_now_ns());
     worker_outputs_clear(worker);
     worker_memories_forget(worker);
 
@@ -195,14 +182,23 @@ static void exit_callback(uv_process_t *process, int64_t status, int signal_numb
     worker->answers_expected = 0;
     worker->loads_expected = 0;
     worker->in_flight = 0;
-    process_handles_close(worker);
+    close_process(worker);
+}
+
+/* waitpid() has returned. */
+void worker_exited(uv_process_t *process, int64_t status, int signal_number)
+{
+    struct worker_handles *handles = container_of(process, struct worker_handles, process);
+
+    if (!worker_spare_exited(handles->worker, handles))
+        died(handles->worker, status, signal_number);
 }
 
 /* --- a process starts ------------------------------------------------------------------------ */
 
 static void socket_callback(uv_poll_t *poll, int status, int events)
 {
-    struct worker_process *worker = container_of(poll, struct worker_process, socket_poll);
+    struct worker_process *worker = container_of(poll, struct worker_handles, socket_poll)->worker;
 
     if (status < 0) {
         worker_lose(worker, STATUS_INTERNAL, "the worker's socket failed");
@@ -219,7 +215,7 @@ void worker_watch_socket(struct worker_process *worker)
     int events = UV_READABLE | (list_is_empty(&worker->outputs) ? 0 : UV_WRITABLE);
 
     if (!worker->is_lost)
-        (void)uv_poll_start(&worker->socket_poll, events, socket_callback);
+        (void)uv_poll_start(&worker->handles->socket_poll, events, socket_callback);
 }
 
 static void event_callback(uv_poll_t *poll, int status, int events)
@@ -229,64 +225,41 @@ static void event_callback(uv_poll_t *poll, int status, int events)
     (void)events;
 }
 
-static const char *arguments_device(const struct worker_process *worker)
-{
-    return worker->pinned[0] != '\0' ? worker->pinned : worker->selector;
-}
-
-static int process_spawn(struct worker_process *worker)
-{
-    /* Numbers 3 to 6 in the child, as its arguments say. */
-    uv_stdio_container_t stdio[] = {
-        {.flags = UV_IGNORE},
-        {.flags = UV_INHERIT_FD, .data.fd = 1},
-        {.flags = UV_INHERIT_FD, .data.fd = 2},
-        {.flags = UV_INHERIT_FD, .data.fd = worker->link.fds.memory},
-        {.flags = UV_INHERIT_FD, .data.fd = worker->link.fds.command_event},
-        {.flags = UV_INHERIT_FD, .data.fd = worker->link.fds.completion_event},
-        {.flags = UV_INHERIT_FD, .data.fd = worker->link.peer_socket},
-    };
-    char scratch[24];
-    char *arguments[] = {
-        (char *)"gemmd",
-        (char *)"worker",
-        (char *)"--device",
-        (char *)arguments_device(worker),
-        (char *)"--memory",
-        (char *)"3",
-        (char *)"--command-event",
-        (char *)"4",
-        (char *)"--completion-event",
-        (char *)"5",
-        (char *)"--socket",
-        (char *)"6",
-        (char *)"--log-level",
-        (char *)log_level_name(log_level()),
-        (char *)"--scratch",
-        scratch,
-        NULL,
-    };
-    uv_process_options_t options = {
-        .file = "/proc/self/exe",
-        .args = arguments,
-        .exit_cb = exit_callback,
-        .stdio = stdio,
-        .stdio_count = ARRAY_SIZE(stdio),
-        .flags = UV_PROCESS_DETACHED, /* ^C is for the front, which then drains */
-    };
-
-    (void)snprintf(scratch, sizeof(scratch), "%" PRIu64, worker->scratch);
-    return uv_spawn(worker->loop, &worker->process, &options);
-}
-
 static void spawn_failed(struct worker_process *worker, int r)
 {
     (void)snprintf(worker->died_of, sizeof(worker->died_of), "it cannot be started: %s",
                    strerror(-r));
     worker->failed_starts++;
     worker->is_lost = true;
-    /* uv_process_t is in use also after a failed spawn, until it is closed. */
-    process_handles_close(worker);
+    close_process(worker);
+}
+
+/* The place that the spare does not have. */
+static struct worker_handles *free_place(struct worker_process *worker)
+{
+    bool is_first_taken =
+        worker->spare.state != SPARE_NONE && worker->spare.handles == &worker->places[0];
+
+    return &worker->places[is_first_taken ? 1 : 0];
+}
+
+/* Something is at the other end of the link, and will say hello. */
+static void attend(struct worker_process *worker)
+{
+    worker->state = WORKER_STARTING;
+    worker->is_lost = false;
+    worker->lost = FAULT_NONE;
+    worker->started_ns = clock_now_ns();
+    worker->starts++;
+    worker->answers_expected = 1; /* the hello */
+}
+
+static void watch(struct worker_process *worker)
+{
+    worker_watch_socket(worker);
+    (void)uv_poll_start(&worker->handles->event_poll, UV_READABLE, event_callback);
+    worker_pump_start(worker);
+    worker_watch(worker);
 }
 
 static void spawn(struct worker_process *worker)
@@ -301,31 +274,35 @@ static void spawn(struct worker_process *worker)
         start_again(worker);
         return;
     }
-    worker->state = WORKER_STARTING;
-    worker->is_lost = false;
-    worker->lost = FAULT_NONE;
-    worker->started_ns = clock_now_ns();
-    worker->starts++;
-    worker->answers_expected = 1; /* the hello */
-    (void)uv_poll_init(worker->loop, &worker->socket_poll, worker->link.fds.socket);
-    (void)uv_poll_init(worker->loop, &worker->event_poll, worker->link.fds.completion_event);
-    r = process_spawn(worker);
+    worker->handles = free_place(worker);
+    attend(worker);
+    r = worker_spawn(worker->handles, &worker->link, worker_exited);
     if (r < 0) {
         spawn_failed(worker, r);
         return;
     }
-    worker->pid = worker->process.pid;
-    fd_closep(&worker->link.peer_socket);
-    worker_watch_socket(worker);
-    (void)uv_poll_start(&worker->event_poll, UV_READABLE, event_callback);
-    worker_pump_start(worker);
-    worker_watch(worker);
-    log_debug("worker=%" PRId64 " state=starting device=%s", worker->pid, arguments_device(worker));
+    worker->pid = worker->handles->process.pid;
+    watch(worker);
+    log_debug("worker=%" PRId64 " state=starting device=%s", worker->pid,
+              worker_device_argument(worker));
 }
 
+/* A spare that said hello says so again, as it were. */
 static void start_callback(uv_timer_t *timer)
 {
-    spawn(container_of(timer, struct worker_process, timer));
+    struct worker_process *worker = container_of(timer, struct worker_process, timer);
+    bool has_hello = worker->spare.state == SPARE_READY;
+
+    if (!worker_spare_take(worker)) {
+        spawn(worker);
+        return;
+    }
+    attend(worker);
+    watch(worker);
+    log_debug("worker=%" PRId64 " state=starting spare=%s", worker->pid,
+              has_hello ? "yes" : "late");
+    if (has_hello)
+        worker_message(worker, &worker->spare.hello);
 }
 
 void worker_start(struct worker_process *worker)
@@ -372,6 +349,7 @@ void worker_hello(struct worker_process *worker, const struct link_message *mess
     worker->is_device_known = true;
     pin_device(worker);
     worker->beats_missed = 0; /* they counted for the hello */
+    recovery_reach(&worker->recovery, RECOVERY_STARTED, clock_now_ns());
     worker->state = WORKER_RESTORING;
     worker->operations->started(worker);
 }
@@ -382,6 +360,8 @@ void worker_answered(struct worker_process *worker)
         worker->answers_expected--;
     if (worker->state == WORKER_RESTORING && worker->answers_expected == 0 && !worker->is_lost) {
         worker->state = WORKER_READY;
+        recovery_reach(&worker->recovery, RECOVERY_RESTORED, clock_now_ns());
+        worker_spare_start(worker); /* first: `ready` commits what may wait for it */
         worker->operations->ready(worker);
     }
 }
@@ -403,8 +383,12 @@ int worker_init(struct worker_process *worker,
     list_init(&worker->memories);
     list_init(&worker->outputs);
     (void)uv_timer_init(loop, &worker->timer);
+    worker->handles = &worker->places[0];
+    for (size_t i = 0; i < ARRAY_SIZE(worker->places); i++)
+        worker->places[i].worker = worker;
     worker_pump_init(worker);
     worker_watch_init(worker);
+    worker_spare_init(worker);
     return 0;
 }
 
@@ -416,12 +400,12 @@ static void lasting_closed(uv_handle_t *handle)
         closed_for_good(worker);
 }
 
-static void worker_handles_close(struct worker_process *worker)
+static void lasting_close(struct worker_process *worker)
 {
     uv_handle_t *const handles[] = {
         (uv_handle_t *)&worker->timer,   (uv_handle_t *)&worker->watchdog,
         (uv_handle_t *)&worker->prepare, (uv_handle_t *)&worker->check,
-        (uv_handle_t *)&worker->idle,
+        (uv_handle_t *)&worker->idle,    (uv_handle_t *)&worker->spare.timer,
     };
 
     worker->open_handles = ARRAY_SIZE(handles);
@@ -431,28 +415,36 @@ static void worker_handles_close(struct worker_process *worker)
     }
 }
 
+void worker_end_if_idle(struct worker_process *worker)
+{
+    bool is_idle =
+        worker->pid == 0 && !worker->handles->is_open && worker->spare.state == SPARE_NONE;
+
+    if (worker->state == WORKER_QUITTING && is_idle && worker->open_handles == 0)
+        lasting_close(worker);
+}
+
 static void patience_callback(uv_timer_t *timer)
 {
     struct worker_process *worker = container_of(timer, struct worker_process, timer);
 
     log_warning("worker=%" PRId64 " state=quitting seconds=%d, killing it", worker->pid,
                 WORKER_QUIT_MS / 1000);
-    (void)uv_process_kill(&worker->process, SIGKILL);
+    (void)uv_process_kill(&worker->handles->process, SIGKILL);
 }
 
 void worker_close(struct worker_process *worker)
 {
     struct link_message quit = {.kind = LINK_QUIT};
-    bool is_closing = worker->open_handles > 0; /* of a process that died just now */
 
     worker->state = WORKER_QUITTING;
     (void)uv_timer_stop(&worker->timer);
+    worker_spare_end(worker);
     if (worker->pid != 0) {
         (void)worker_send(worker, &quit, -1);
         (void)uv_timer_start(&worker->timer, patience_callback, WORKER_QUIT_MS, 0);
-    } else if (!is_closing) {
-        worker_handles_close(worker);
     }
+    worker_end_if_idle(worker);
 }
 
 void worker_deinit(struct worker_process *worker)

@@ -7,6 +7,9 @@
  * A link belongs to one process: it is made before the spawn and freed after waitpid() returned,
  * since a dying grid can still write into it.
  *
+ * A second process may stand by (worker_spare.c), which has a device and nothing else yet: it takes
+ * the place of one that died, after waitpid().
+ *
  * Every piece of memory that jobs name is a `struct memory` in the worker's list, and its
  * descriptor is held here, by the front: that is why it outlives the worker.
  *
@@ -16,6 +19,7 @@
 
 #include "../core/list.h"
 #include "../link/link.h"
+#include "worker_recovery.h"
 #include <uv.h>
 
 #define WORKER_START_ATTEMPTS 5 /* deaths in a row, without a job taken, before we give up */
@@ -33,7 +37,10 @@
 #define WORKER_START_S              60 /* from spawn to hello: CUDA's start on a large machine takes 10 */
 #define WORKER_DYING_S              5 /* from "the device is lost" to SIGKILL; reaping takes 1.5 */
 #define WORKER_PARK_MS              1000 /* idle for so long, it is stopped: worker_park.c */
-#define WORKER_SPIN_NS              50000 /* polling after the last event: less than two wake-ups cost */
+/* A spare worker costs the memory of its context, about half a GiB: where that is a small part. */
+#define WORKER_SPARE_MEMORY  (32ull << 30)
+#define WORKER_SPARE_WAIT_MS 2000  /* for a spare that is starting; it takes 0.4 s */
+#define WORKER_SPIN_NS       50000 /* polling after the last event: less than two wake-ups cost */
 
 enum memory_state {
     MEMORY_WANTED, /* asked for, or waiting for a worker to ask */
@@ -76,6 +83,33 @@ enum worker_state {
 
 struct worker_process;
 
+/* libuv's side of one process: open until each of the three has been closed. */
+struct worker_handles {
+    struct worker_process *worker;
+    uv_process_t process;
+    uv_poll_t socket_poll, event_poll;
+    bool is_open;
+    uint32_t closing;
+    void (*closed)(struct worker_handles *handles);
+};
+
+enum spare_state {
+    SPARE_NONE,
+    SPARE_STARTING,
+    SPARE_READY,  /* it said hello, and is stopped until it is needed */
+    SPARE_ENDING, /* its handles are being closed */
+};
+
+struct worker_spare {
+    enum spare_state state;
+    struct worker_handles *handles;
+    struct link link;
+    int64_t pid;
+    struct link_message hello;
+    uv_timer_t timer; /* patience with one that is starting */
+    bool is_late;
+};
+
 struct worker_operations {
     /* The device is known; kernels are to be loaded again with worker_load(). */
     void (*started)(struct worker_process *worker);
@@ -84,6 +118,8 @@ struct worker_operations {
     void (*completed)(struct worker_process *worker, const struct gemmd_completion *completion);
     /* Called each WORKER_LOOK_MS while commands are in flight: true when one of them hangs. */
     bool (*is_overdue)(struct worker_process *worker);
+    /* worker_is_covered() may be another now. Only for a CUDA device. */
+    void (*covered)(struct worker_process *worker);
     /* Some memory is MAPPED or LOST now. */
     void (*mapped)(struct worker_process *worker);
     void (*loaded)(struct worker_process *worker, uint64_t kernel, const struct fault *fault);
@@ -104,17 +140,18 @@ struct worker_process {
     enum worker_state state;
     struct link link;
     struct link_device device; /* of the last hello */
-    bool is_device_known, is_process_open;
+    bool is_device_known;
     int64_t pid; /* 0: none */
 
-    uv_process_t process;
-    uv_poll_t socket_poll, event_poll;
+    struct worker_handles places[2]; /* for the worker and the spare, in turns */
+    struct worker_handles *handles;  /* the worker's */
+    struct worker_spare spare;
     uv_timer_t timer;    /* backoff before a start, or patience while quitting */
     uv_timer_t watchdog; /* active while something is due from the worker, and until it is parked */
     uv_prepare_t prepare;
     uv_check_t check;
     uv_idle_t idle;
-    uint32_t open_handles; /* of those that live and die with a process */
+    uint32_t open_handles; /* at the end: of those that live longer than a process */
 
     struct list memories; /* struct memory */
     struct list outputs;  /* messages that the socket did not take yet */
@@ -134,6 +171,7 @@ struct worker_process {
     uint64_t deaths, starts, system_calls; /* system_calls: of links that are gone */
     uint32_t failed_starts;                /* in a row */
     char died_of[256];
+    struct recovery recovery; /* the last */
 };
 
 int worker_init(struct worker_process *worker,
@@ -149,8 +187,12 @@ void worker_deinit(struct worker_process *worker);
 uint64_t clock_now_ns(void); /* CLOCK_MONOTONIC, as in completions */
 
 bool worker_is_ready(const struct worker_process *worker);
+/* False while it would take a start to replace this worker, and a spare is about to stand by: what
+ * may well take the worker with it can wait for that. */
+bool worker_is_covered(const struct worker_process *worker);
 /* "ready", or "parked" for a ready one that is stopped; and so on. */
 const char *worker_state_name(const struct worker_process *worker);
+const char *worker_spare_name(const struct worker_process *worker);
 
 /* --- memory ---------------------------------------------------------------------------------- */
 

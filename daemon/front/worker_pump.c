@@ -34,8 +34,10 @@ bool worker_pump_drain(struct worker_process *worker)
             worker->in_flight--;
         worker->operations->completed(worker, &completion);
     }
-    if (is_any)
+    if (is_any) {
         worker->active_ns = clock_now_ns();
+        recovery_reach(&worker->recovery, RECOVERY_ANSWERED, worker->active_ns);
+    }
     return is_any;
 }
 

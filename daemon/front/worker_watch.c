@@ -26,9 +26,8 @@ static bool is_computing(const struct worker_process *worker)
            link_commands_taken(&worker->link) + worker->in_flight > worker->link.commands_written;
 }
 
-/* Whether the process has something to compute: a driver call may copy gigabytes from memory that
- * could not be registered, at a processor's speed. Stopped or asleep in the kernel, it has not. */
-static bool is_running(const struct worker_process *worker)
+/* As in /proc: R computes, S and D sleep, T was stopped. */
+static char process_state(const struct worker_process *worker)
 {
     char path[64], state = 0;
     FILE *file;
@@ -36,11 +35,20 @@ static bool is_running(const struct worker_process *worker)
     (void)snprintf(path, sizeof(path), "/proc/%" PRId64 "/stat", worker->pid);
     file = fopen(path, "re");
     if (!file)
-        return false;
+        return 0;
     if (fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
         state = 0; /* it is gone, and waitpid will say so */
     (void)fclose(file);
-    return state == 'R';
+    return state;
+}
+
+/* A driver call that maps or loads may sleep for long. One that copies gigabytes from memory that
+ * could not be registered computes, at a processor's speed. Who was stopped does neither. */
+static bool may_be_at_work(const struct worker_process *worker)
+{
+    char state = process_state(worker);
+
+    return state == 'R' || (worker->answers_expected > 0 && state != 'T');
 }
 
 /* Looks without a heartbeat that it may need. The CPU worker shares the processors with everybody,
@@ -51,8 +59,7 @@ static uint32_t looks_allowed(const struct worker_process *worker)
 
     if (worker->device.kind != LINK_DEVICE_CUDA)
         looks = WORKER_BEATS_MISSED_CPU + worker_memory_under_way(worker) / WORKER_FILL_BYTES;
-    else if (worker->answers_expected > 0 ||
-             (worker->beats_missed >= WORKER_BEATS_MISSED && is_running(worker)))
+    else if (worker->beats_missed >= WORKER_BEATS_MISSED && may_be_at_work(worker))
         looks = WORKER_BEATS_MISSED_MAPPING;
     return (uint32_t)MIN(looks, UINT32_MAX);
 }
@@ -77,7 +84,7 @@ static void look_at_starting(struct worker_process *worker)
 static void look_at_dying(struct worker_process *worker)
 {
     if (++worker->dying_looks > looks(WORKER_DYING_S))
-        (void)uv_process_kill(&worker->process, SIGKILL);
+        (void)uv_process_kill(&worker->handles->process, SIGKILL);
 }
 
 static void look_at_working(struct worker_process *worker)

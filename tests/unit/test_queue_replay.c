@@ -205,3 +205,39 @@ Test(queue_replay, does_not_repeat_a_job_that_overwrote_its_input_by_another_buf
     die();
     cr_expect_eq(status_of(job), STATUS_GPU_FAULT);
 }
+
+/* What took one worker with it may well take the next: others do not wait for a start meanwhile. */
+Test(queue_replay, runs_what_faulted_the_device_only_when_a_worker_stands_by)
+{
+    uint64_t ran = submit(&session_a, copy(1, 0, 1, 0));
+    uint64_t second = submit(&session_b, copy(1, 0, 2, 0)), later;
+
+    cr_assert_eq(take(), ran);
+    cr_assert_eq(take(), second);
+    worker.spare.state = SPARE_STARTING;
+    (void)fault_set(&worker.lost, STATUS_GPU_FAULT, "", "the device is lost");
+    die();
+    cr_expect_eq(take(), second);
+    complete(second);
+    later = submit(&session_b, copy(1, 0, 3, 0));
+    cr_expect_eq(take(), later, "%s", "it was not there when the device faulted");
+    complete(later);
+    cr_expect_eq(take(), 0);
+    worker.spare.state = SPARE_READY;
+    queue_advance(&queue);
+    cr_expect_eq(take(), ran);
+    complete(ran);
+    cr_expect_eq(status_of(ran), STATUS_OK);
+}
+
+/* Whoever killed the worker, it was no job. */
+Test(queue_replay, waits_for_no_spare_when_the_worker_was_killed)
+{
+    uint64_t ran = submit(&session_a, copy(1, 0, 1, 0));
+
+    cr_assert_eq(take(), ran);
+    worker.spare.state = SPARE_STARTING;
+    die();
+    cr_expect_eq(take(), ran);
+    complete(ran);
+}

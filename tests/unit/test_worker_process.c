@@ -13,6 +13,8 @@
 
 #define FASTER 100
 
+enum { PROCESSES = 16 };
+
 int __wrap_uv_spawn(uv_loop_t *loop, uv_process_t *process, const uv_process_options_t *options);
 int __wrap_uv_process_kill(uv_process_t *process, int signal_number);
 int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb callback, uint64_t ms, uint64_t repeat);
@@ -20,20 +22,26 @@ int __real_uv_timer_start(uv_timer_t *timer, uv_timer_cb callback, uint64_t ms, 
 
 static uv_loop_t loop;
 static struct worker_process worker;
-static struct link taker; /* the worker's end */
-static uv_process_t *process;
-static uv_exit_cb exited;
+
+static struct {
+    struct link link; /* its end */
+    uv_process_t *handle;
+    uv_exit_cb exited;
+    bool is_alive, is_stopped;
+} processes[PROCESSES]; /* in the order of their starts */
+
 static struct fault failure;
-static unsigned spawns, kills, readies, closes;
-static bool is_mute; /* says no hello */
+static unsigned spawns, kills, readies, closes, covers;
+static bool is_mute; /* who is started says no hello */
+static struct link_device device = {.kind = LINK_DEVICE_CPU};
 
 /* --- what stands for a process --------------------------------------------------------------- */
 
-static void say_hello(void)
+static void say_hello(unsigned process)
 {
-    struct link_message hello = {.kind = LINK_HELLO, .device = {.kind = LINK_DEVICE_CPU}};
+    struct link_message hello = {.kind = LINK_HELLO, .device = device};
 
-    cr_assert_eq(link_send(&taker, &hello, NULL, 0), 0);
+    cr_assert_eq(link_send(&processes[process].link, &hello, NULL, 0), 0);
 }
 
 int __wrap_uv_spawn(uv_loop_t *on, uv_process_t *handle, const uv_process_options_t *options)
@@ -46,19 +54,34 @@ int __wrap_uv_spawn(uv_loop_t *on, uv_process_t *handle, const uv_process_option
     /* A handle that can be closed, in the place of a process's. */
     cr_assert_eq(uv_idle_init(on, (uv_idle_t *)handle), 0);
     handle->pid = 12345;
-    cr_assert_eq(link_attach(&taker, &fds), 0);
-    process = handle;
-    exited = options->exit_cb;
-    spawns++;
+    cr_assert_lt(spawns, PROCESSES);
+    cr_assert_eq(link_attach(&processes[spawns].link, &fds), 0);
+    processes[spawns].handle = handle;
+    processes[spawns].exited = options->exit_cb;
+    processes[spawns].is_alive = true;
     if (!is_mute)
-        say_hello();
+        say_hello(spawns);
+    spawns++;
     return 0;
+}
+
+static unsigned process_of(const uv_process_t *handle)
+{
+    unsigned i = spawns;
+
+    while (i > 0 && (processes[i - 1].handle != handle || !processes[i - 1].is_alive))
+        i--;
+    cr_assert_gt(i, 0, "no such process");
+    return i - 1;
 }
 
 int __wrap_uv_process_kill(uv_process_t *handle, int signal_number)
 {
-    cr_assert_eq(handle, process);
+    unsigned process = process_of(handle);
+
     kills += signal_number == SIGKILL;
+    if (signal_number == SIGSTOP || signal_number == SIGCONT)
+        processes[process].is_stopped = signal_number == SIGSTOP;
     return 0;
 }
 
@@ -68,10 +91,11 @@ int __wrap_uv_timer_start(uv_timer_t *timer, uv_timer_cb callback, uint64_t ms, 
                                  (repeat + FASTER - 1) / FASTER);
 }
 
-static void process_ends(int signal_number)
+static void process_ends(unsigned process, int signal_number)
 {
-    link_deinit(&taker);
-    exited(process, 0, signal_number);
+    link_deinit(&processes[process].link);
+    processes[process].is_alive = false;
+    processes[process].exited(processes[process].handle, 0, signal_number);
 }
 
 /* --- the front's side ------------------------------------------------------------------------ */
@@ -92,6 +116,12 @@ static void note_closed(struct worker_process *w)
 {
     (void)w;
     closes++;
+}
+
+static void note_covered(struct worker_process *w)
+{
+    (void)w;
+    covers++;
 }
 
 static void ignore(struct worker_process *w)
@@ -115,6 +145,7 @@ static const struct worker_operations operations = {
     .started = ignore,
     .ready = note_ready,
     .is_overdue = is_never_overdue,
+    .covered = note_covered,
     .mapped = ignore,
     .died = ignore_death,
     .failed = note_failed,
@@ -125,15 +156,16 @@ static void start(void)
 {
     cr_assert_eq(uv_loop_init(&loop), 0);
     cr_assert_eq(worker_init(&worker, &loop, "cpu", &operations), 0);
-    taker = LINK_NULL;
 }
 
 /* As at the daemon's end: nothing may be left. */
 static void stop(void)
 {
     worker_close(&worker);
-    if (worker.pid != 0)
-        process_ends(0);
+    for (unsigned i = 0; i < spawns; i++) {
+        if (processes[i].is_alive)
+            process_ends(i, 0);
+    }
     (void)uv_run(&loop, UV_RUN_DEFAULT);
     cr_expect_eq(closes, 1);
     cr_expect_eq(uv_loop_close(&loop), 0);
@@ -173,7 +205,7 @@ Test(worker_process, is_started_again_when_it_dies)
 {
     worker_start(&worker);
     run_until(&readies, 1);
-    process_ends(SIGSEGV);
+    process_ends(0, SIGSEGV);
     run_until(&readies, 2);
     cr_expect_eq(spawns, 2);
     cr_expect_eq(worker.deaths, 1);
@@ -225,7 +257,7 @@ Test(worker_process, without_a_hello_in_its_time_is_killed_and_started_again)
     cr_expect_geq(took, WORKER_START_S * 1000 - WORKER_LOOK_MS, "%llu ms, %llu looks",
                   (unsigned long long)took, (unsigned long long)looks);
     is_mute = false;
-    process_ends(SIGKILL);
+    process_ends(0, SIGKILL);
     run_until(&readies, 1);
     cr_expect_eq(spawns, 2);
 }
@@ -237,8 +269,99 @@ Test(worker_process, with_a_hello_just_in_time_is_not_killed)
     for (uint64_t begun = uv_hrtime();
          (uv_hrtime() - begun) / 1000000 * FASTER < WORKER_START_S * 1000 / 2;)
         (void)uv_run(&loop, UV_RUN_ONCE);
-    say_hello();
+    say_hello(0);
     run_until(&readies, 1);
     cr_expect_eq(kills, 0);
     cr_expect(worker_is_ready(&worker));
+}
+
+/* --- one that stands by ---------------------------------------------------------------------- */
+
+static void start_on_a_large_gpu(void)
+{
+    device = (struct link_device){.kind = LINK_DEVICE_CUDA, .memory = WORKER_SPARE_MEMORY};
+    worker_start(&worker);
+    run_until(&readies, 1);
+    run_until(&spawns, 2);
+}
+
+Test(worker_process, has_no_spare_where_its_context_would_be_a_large_part_of_the_device)
+{
+    device = (struct link_device){.kind = LINK_DEVICE_CUDA, .memory = WORKER_SPARE_MEMORY - 1};
+    worker_start(&worker);
+    run_until(&readies, 1);
+    cr_expect_eq(spawns, 1);
+    cr_expect(worker_is_covered(&worker), "none will come, so nobody waits for it");
+}
+
+Test(worker_process, has_a_spare_that_is_stopped_until_it_is_needed)
+{
+    start_on_a_large_gpu();
+    cr_expect_not(worker_is_covered(&worker));
+    run_until(&covers, 1);
+    cr_expect(worker_is_covered(&worker));
+    cr_expect(processes[1].is_stopped);
+    process_ends(0, SIGSEGV);
+    run_until(&readies, 2);
+    cr_expect_not(processes[1].is_stopped);
+    cr_expect_eq(&worker.handles->process, processes[1].handle);
+    run_until(&covers, 2);
+    cr_expect_eq(spawns, 3, "the next spare");
+    cr_expect(processes[2].is_stopped);
+}
+
+Test(worker_process, takes_a_spare_that_has_not_said_hello_yet)
+{
+    device = (struct link_device){.kind = LINK_DEVICE_CUDA, .memory = WORKER_SPARE_MEMORY};
+    worker_start(&worker);
+    is_mute = true;
+    run_until(&readies, 1);
+    process_ends(0, SIGSEGV);
+    while (worker.state != WORKER_STARTING)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    cr_expect_eq(spawns, 2);
+    say_hello(1);
+    run_until(&readies, 2);
+    cr_expect(worker_is_ready(&worker));
+}
+
+Test(worker_process, outlives_its_spare)
+{
+    start_on_a_large_gpu();
+    run_until(&covers, 1);
+    process_ends(1, SIGKILL);
+    (void)uv_run(&loop, UV_RUN_NOWAIT);
+    cr_expect(worker_is_ready(&worker));
+    cr_expect_eq(worker.deaths, 0);
+    process_ends(0, SIGSEGV);
+    run_until(&readies, 2);
+    cr_expect_eq(spawns, 4, "a worker anew, and a spare");
+}
+
+/* A device for one process alone says so in the spare's hello. */
+Test(worker_process, does_without_a_spare_that_is_refused_its_device)
+{
+    struct link_message hello = {.kind = LINK_HELLO};
+
+    device = (struct link_device){.kind = LINK_DEVICE_CUDA, .memory = WORKER_SPARE_MEMORY};
+    worker_start(&worker);
+    is_mute = true;
+    run_until(&readies, 1);
+    (void)fault_set(&hello.fault, STATUS_UNSUPPORTED, "device", "it is another's");
+    cr_assert_eq(link_send(&processes[1].link, &hello, NULL, 0), 0);
+    run_until(&kills, 1);
+    process_ends(1, SIGKILL);
+    cr_expect(worker_is_covered(&worker));
+    cr_expect(worker_is_ready(&worker));
+}
+
+Test(worker_process, is_not_waited_for_as_a_spare_for_ever)
+{
+    is_mute = true;
+    device = (struct link_device){.kind = LINK_DEVICE_CUDA, .memory = WORKER_SPARE_MEMORY};
+    worker_start(&worker);
+    say_hello(0);
+    run_until(&covers, 1);
+    cr_expect_eq(spawns, 2);
+    cr_expect(worker_is_covered(&worker));
 }
