@@ -29,13 +29,18 @@ static const char *value_in(const char *json, const char *group, const char *nam
     return at ? at + strlen(key) : NULL;
 }
 
+double ask_number_in(const char *json, const char *group, const char *name)
+{
+    const char *at = value_in(json, group, name);
+    return at ? strtod(at, NULL) : -1;
+}
+
 double ask_number(gemmd *connection, const char *group, const char *name)
 {
     char *json = NULL;
     if (gemmd_status_json(connection, &json))
         return -1;
-    const char *at = value_in(json, group, name);
-    double value = at ? strtod(at, NULL) : -1;
+    double value = ask_number_in(json, group, name);
     gemmd_free(json);
     return value;
 }

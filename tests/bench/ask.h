@@ -12,5 +12,8 @@ int ask_connect(const char *socket, gemmd **ret);
 double ask_number(gemmd *connection, const char *group, const char *name);
 void ask_text(gemmd *connection, const char *group, const char *name, char ret[96]);
 
+/* The same from a status that is there already. */
+double ask_number_in(const char *json, const char *group, const char *name);
+
 /* bench_print_facts() with its device and drivers. */
 void ask_print_facts(gemmd *connection);

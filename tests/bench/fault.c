@@ -9,6 +9,7 @@
 #include "../support/faults.h"
 #include "ask.h"
 #include "fault_load.h"
+#include "fault_stages.h"
 #include "private_daemon.h"
 
 #include <limits.h>
@@ -38,10 +39,12 @@ struct figures {
 struct fault_run {
     gemmd *connection; /* to the daemon that is struck */
     struct load load;
+    struct stages_watch stages;
     gemmd *guilty; /* asks for faults */
     gemmd_buffer *memory;
     double timeout;
     struct figures figures[STRIKE_COUNT];
+    size_t deaths_seen; /* of the daemon that is struck */
     size_t repeats[TEST_FAULT_COUNT];
     unsigned wrong, other_bits, broken, unjust; /* of all loads; faults that were not told */
 };
@@ -60,8 +63,9 @@ static bool await_death(const struct fault_run *run, double deaths)
     return false;
 }
 
-static void note(struct fault_run *run, struct figures *figures)
+static void note(struct fault_run *run, const char *what, struct figures *figures)
 {
+    run->deaths_seen = stages_print(&run->stages, what, run->deaths_seen);
     for (int i = 0; i < LOAD_CLIENTS; i++) {
         double *gap = &figures->gaps[figures->count], *errors = &figures->errors[figures->count];
         *gap = MAX(*gap, atomic_load(&run->load.clients[i].gap));
@@ -93,7 +97,7 @@ static int strike_signal(struct fault_run *run, int signal_number, struct figure
         printf("# signal %d: no answers again within %.0f s\n", signal_number, run->timeout);
         return 1;
     }
-    note(run, figures);
+    note(run, signal_number == SIGKILL ? "killed" : "hung", figures);
     return 0;
 }
 
@@ -125,7 +129,7 @@ static int strike_fault(struct fault_run *run, enum test_fault kind)
         printf("# %s: no answers again within %.0f s\n", test_fault_name(kind), run->timeout);
         return 1;
     }
-    note(run, &run->figures[STRIKE_FAULT + kind]);
+    note(run, test_fault_name(kind), &run->figures[STRIKE_FAULT + kind]);
     return 0;
 }
 
@@ -134,12 +138,15 @@ static int strike_fault(struct fault_run *run, enum test_fault kind)
 static int begin(struct fault_run *run, const char *socket, int64_t size)
 {
     int r = ask_connect(socket, &run->connection);
+    run->deaths_seen = 0;
+    r = r ? r : stages_start(&run->stages, socket);
     return r ? r : load_start(&run->load, socket, size);
 }
 
 static void end(struct fault_run *run)
 {
     load_stop(&run->load);
+    stages_stop(&run->stages);
     for (int i = 0; i < LOAD_CLIENTS; i++) {
         const struct load_client *client = &run->load.clients[i];
         run->wrong += atomic_load(&client->wrong);
