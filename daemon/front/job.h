@@ -77,6 +77,7 @@ struct job {
     enum status status; /* the first slice's that was not OK */
     uint64_t started_ns;
     double measured_seconds; /* of the slices that are done */
+    bool was_beside_others;  /* so that it is not what the job cost (track.h) */
 
     /* Of a job of the tuner's. */
     uint32_t repeats, repeat_sets; /* as in struct gemmd_job */

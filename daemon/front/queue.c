@@ -127,14 +127,14 @@ static const struct queue_command *oldest_of(struct queue *queue, enum gemmd_tra
 
 static bool is_within_horizon(struct queue *queue, const struct job *job)
 {
-    const struct queue_track *track = &queue->tracks[job->track];
+    const struct track *track = &queue->tracks[job->track];
     double beyond;
 
     if (track->under_way == 0)
         return true;
     if (job->is_quick)
         return track->quick_seconds + job->estimate_seconds <= QUEUE_HORIZON_SECONDS;
-    beyond = track->seconds - oldest_of(queue, job->track)->seconds;
+    beyond = track->seconds - oldest_of(queue, job->track)->in_track.seconds;
     /* A slice is never shorter than a wave, however long that takes: one may always wait, so that
      * the device does not. */
     return beyond + job_slice_seconds(job) <= QUEUE_HORIZON_SECONDS ||
@@ -180,18 +180,17 @@ static struct job *next_job(struct queue *queue)
 
 static void record(struct queue *queue, struct job *job, uint64_t link_index)
 {
-    struct queue_command *command = command_at(queue, queue->commands_sent++);
+    struct queue_command *command = command_at(queue, queue->commands_sent);
+    double seconds = job_slice_seconds(job);
 
     *command = (struct queue_command){
         .job = job,
         .link_index = link_index,
         .tiles_end = job_slice_end(job),
-        .seconds = job_slice_seconds(job),
     };
-    queue->tracks[job->track].seconds += command->seconds;
-    queue->tracks[job->track].quick_seconds += job->is_quick ? command->seconds : 0;
-    queue->tracks[job->track].under_way++;
-    turns_charge(&queue->turns, job, command->seconds);
+    track_begin(&queue->tracks[job->track], job, queue->commands_sent, seconds, &command->in_track);
+    queue->commands_sent++;
+    turns_charge(&queue->turns, job, seconds);
     job->tiles_committed = command->tiles_end;
     job->in_flight++;
     list_unlink(&job->deadline_link);
@@ -274,24 +273,15 @@ static struct queue_command *command_find(struct queue *queue, uint64_t job)
     return NULL;
 }
 
-/* How long the track was busy with this command: from when it was taken, or the one before it ended
- * if that was later. Summed over commands that is the track's busy time. */
-static double busy_seconds(struct queue_track *track, const struct gemmd_completion *completion)
-{
-    uint64_t began = MAX(completion->started_ns, track->busy_until_ns);
-    uint64_t ended = MAX(completion->finished_ns, began);
-
-    track->busy_until_ns = ended;
-    return (double)(ended - began) * 1e-9;
-}
-
 static void take_completion(struct queue *queue,
                             struct queue_command *command,
                             const struct gemmd_completion *completion)
 {
     struct job *job = command->job;
-    struct queue_track *track = &queue->tracks[job->track];
-    double measured = busy_seconds(track, completion);
+    double estimated = command->in_track.seconds, measured;
+    bool is_cost;
+
+    measured = track_end(&queue->tracks[job->track], &command->in_track, completion, &is_cost);
 
     if (job->tiles_done == 0)
         job->started_ns = completion->started_ns;
@@ -300,17 +290,12 @@ static void take_completion(struct queue *queue,
     job->measured_seconds += measured;
     job->tiles_done = command->tiles_end;
     job->in_flight--;
-    turns_served(&queue->turns, job, measured - command->seconds);
-    track->seconds -= command->seconds;
-    track->quick_seconds -= job->is_quick ? command->seconds : 0;
-    track->under_way--;
+    job->was_beside_others |= !is_cost;
+    turns_served(&queue->turns, job, is_cost ? measured - estimated : 0);
     *command = (struct queue_command){0};
     while (queue->commands_done < queue->commands_sent &&
            !command_at(queue, queue->commands_done)->job)
         queue->commands_done++;
-    /* Sums of differences drift; an empty track is exactly no work. */
-    if (track->under_way == 0)
-        track->seconds = track->quick_seconds = 0;
 }
 
 static void complete_job(struct queue *queue, struct job *job, struct gemmd_completion completion)
@@ -321,7 +306,7 @@ static void complete_job(struct queue *queue, struct job *job, struct gemmd_comp
     completion.status = (gemmd_u32)job->status;
     if (job->status != STATUS_OK)
         (void)fault_set(&fault, job->status, "", "%s", status_meaning(job->status));
-    else
+    else if (!job->was_beside_others)
         estimate_learn(&queue->estimates, job->estimate_class, job->predicted_seconds,
                        job->measured_seconds);
     job->is_suspect = job->is_prime_suspect = false;
@@ -354,7 +339,9 @@ void queue_submit(struct queue *queue, struct job *job, struct stream *stream)
     job->estimate_class = job_estimate_class(job);
     job->estimate_seconds =
         estimate_correct(&queue->estimates, job->estimate_class, job->predicted_seconds);
-    job->is_quick = job->track == GEMMD_TRACK_MAIN && job->estimate_seconds <= QUEUE_QUICK_SECONDS;
+    job->is_quick = job->track == GEMMD_TRACK_MAIN &&
+                    job->predicted_seconds <= QUEUE_QUICK_SECONDS &&
+                    job->estimate_seconds <= QUEUE_QUICK_MEASURED;
     job_slice(job, QUEUE_HORIZON_SECONDS);
     queue->count++;
     list_for_each(cursor, &stream->jobs)

@@ -28,14 +28,18 @@
 #include "estimate.h"
 #include "job.h"
 #include "stats.h"
+#include "track.h"
 #include "turns.h"
 
 #define QUEUE_HORIZON_SECONDS 200e-6 /* what a small job may have to wait behind */
 
 /* A job of the main track that takes no longer goes first in the worker, before committed ones that
  * have not begun: it has a horizon of its own, since it waits only behind what runs and its like.
+ * That is for the prediction to say. What was measured of such jobs contains their launch, and a
+ * busy CPU's delays; some times more is no reason yet to make them wait.
  */
-#define QUEUE_QUICK_SECONDS 20e-6
+#define QUEUE_QUICK_SECONDS  20e-6
+#define QUEUE_QUICK_MEASURED (4 * QUEUE_QUICK_SECONDS)
 
 /* What has a track beside the main one: products with so many bytes on host memory, copies of so
  * many. Less is over sooner than the tracks can be told of each other. */
@@ -67,15 +71,7 @@ struct queue_command {
     struct job *job; /* NULL: completed out of turn */
     uint64_t link_index;
     uint64_t tiles_end; /* the job's tiles that are done after it */
-    double seconds;     /* estimated */
-};
-
-/* Commands under way in a track. */
-struct queue_track {
-    uint64_t under_way;
-    double seconds;         /* estimated, of those */
-    double quick_seconds;   /* of those that are quick */
-    uint64_t busy_until_ns; /* the last command's end: the next one began no earlier */
+    struct track_command in_track;
 };
 
 struct queue {
@@ -89,7 +85,7 @@ struct queue {
     uint64_t count;        /* jobs in all states */
     struct queue_command commands[LINK_COMMANDS]; /* by number modulo the size */
     uint64_t commands_done, commands_sent;
-    struct queue_track tracks[GEMMD_TRACK_COUNT];
+    struct track tracks[GEMMD_TRACK_COUNT];
     uint64_t next_number;
     bool is_advancing;  /* queue_advance() does not nest */
     double job_seconds; /* the operator's QUEUE_OVERDUE_SECONDS; 0: none */

@@ -12,7 +12,7 @@ static double seconds_allowed(const struct queue *queue, const struct queue_comm
 {
     double least = queue->job_seconds > 0 ? queue->job_seconds : QUEUE_OVERDUE_SECONDS;
 
-    return MAX(least, QUEUE_OVERDUE_ESTIMATES * command->seconds);
+    return MAX(least, QUEUE_OVERDUE_ESTIMATES * command->in_track.seconds);
 }
 
 /* NULL when no command is known to run. */
@@ -42,6 +42,6 @@ bool queue_is_overdue(struct queue *queue)
     queue->is_overdue = true;
     log_warning("job=%" PRIu64 " uid=%u state=overdue estimate_ms=%.3f seconds=%.1f",
                 command->job->number, (unsigned)command->job->charge.account->uid,
-                command->seconds * 1e3, seconds);
+                command->in_track.seconds * 1e3, seconds);
     return true;
 }

@@ -50,7 +50,7 @@ static void stop_all(struct queue *queue, uint64_t taken, struct list *ret_stopp
         if (command->link_index < taken)
             job->was_taken = true;
         job->in_flight--;
-        turns_served(&queue->turns, job, -command->seconds);
+        turns_served(&queue->turns, job, -command->in_track.seconds);
         if (job->stream)
             job->stream->must_block_again = true;
         queue_withdraw(job);

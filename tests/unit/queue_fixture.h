@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { BUFFERS = 4, JOBS_MAX = 256 };
+enum { BUFFERS = 4, JOBS_MAX = 1024 };
 
 static uv_loop_t loop;
 static struct worker_process worker;
