@@ -50,7 +50,7 @@ static int backend_cuda_map(struct backend *backend,
 
     /* What launches keep for speed counts as free. */
     if (r == DRIVER_E_FAULT && request->memory_kind == LINK_MEMORY_DEVICE_CREATE &&
-        ret_fault->status == STATUS_OUT_OF_MEMORY && cuda_lanes_give_back(&self->execute.lanes))
+        ret_fault->status == STATUS_OUT_OF_MEMORY && cuda_execute_give_back(&self->execute))
         r = cuda_memory_map(&self->memory, request, fd, ret_address, ret_fault);
     return r;
 }

@@ -205,8 +205,8 @@ static int open_context(struct cuda_device *device,
             cu(driver)->MemPoolSetAttribute(device->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &kept);
     }
     if (result == CUDA_SUCCESS) {
-        /* What one stream gives back when its work is done would go to another one that then waits
-         * for that work: a product would not come in while the one before it goes out. */
+        /* What one lane gives back when its work is done would go to another one that then waits
+         * for that work. Each finds what it gave back itself. */
         result = cu(driver)->MemPoolSetAttribute(
             device->pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &may_wait);
     }

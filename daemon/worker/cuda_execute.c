@@ -42,6 +42,13 @@ void cuda_execute_deinit(struct cuda_execute *execute)
         cuda_panels_deinit(&execute->panels);
 }
 
+bool cuda_execute_give_back(struct cuda_execute *execute)
+{
+    bool had_any = cuda_lanes_give_back(&execute->lanes);
+
+    return cuda_panels_give_back(&execute->panels) || had_any;
+}
+
 /* --- products -------------------------------------------------------------------------------- */
 
 static int launch(const struct cuda_launch_target *target,

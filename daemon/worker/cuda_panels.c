@@ -38,6 +38,8 @@ int cuda_panels_init(struct cuda_panels *panels,
         for (size_t j = 0; j < ARRAY_SIZE(events) && !r; j++)
             r = cu_try(driver, ret_fault, EventCreate, events[j], CU_EVENT_DISABLE_TIMING);
     }
+    if (!r)
+        r = cuda_panels_scratch_init(&panels->blocks, driver, panels->in->stream, ret_fault);
     return r;
 }
 
@@ -52,6 +54,12 @@ void cuda_panels_deinit(struct cuda_panels *panels)
                 (void)cu(panels->driver)->EventDestroy(events[j]);
         panels->steps[i] = (struct cuda_panels_step){0};
     }
+    cuda_panels_scratch_deinit(&panels->blocks);
+}
+
+bool cuda_panels_give_back(struct cuda_panels *panels)
+{
+    return cuda_panels_scratch_give_back(&panels->blocks, panels->is_open && panels->scratch);
 }
 
 void cuda_panels_take(struct cuda_panels *panels, const struct cuda_panels_entry *entry)
@@ -356,9 +364,7 @@ static int make_plan(struct cuda_panels *panels, struct fault *ret_fault)
             return r;
         uint64_t size = panels->plan.size + cuda_bias_size(job);
 
-        r = size ? cu_try(panels->driver, ret_fault, MemAllocAsync, &scratch, size,
-                          panels->in->stream)
-                 : 0;
+        r = size ? cuda_panels_scratch_take(&panels->blocks, size, &scratch, ret_fault) : 0;
         limits.scratch = panels->plan.size / 2;
     } while (r > 0 && ret_fault->status == STATUS_OUT_OF_MEMORY && limits.scratch >= SCRATCH_LEAST);
     if (!r)
@@ -395,10 +401,11 @@ static int end_product(struct cuda_panels *panels, enum status status)
 
     for (size_t i = 0; i < ARRAY_SIZE(lanes) && !r; i++)
         r = cuda_lane_after(panels->out, panels->driver, lanes[i], &fault);
-    if (panels->scratch && !r)
-        r = cu_try(panels->driver, &fault, MemFreeAsync, panels->scratch, panels->out->stream);
     if (!r)
         r = cuda_lane_finish(panels->out, panels->driver, entry->ret_end, &fault);
+    if (panels->scratch && !r)
+        r = cuda_panels_scratch_end(&panels->blocks, panels->out->stream, panels->scratch_limit,
+                                    &fault);
     *entry->ret_status = status;
     panels->is_open = false;
     panels->ended++;

@@ -15,6 +15,7 @@
 #include "../core/status.h"
 #include "cuda_kernel.h"
 #include "cuda_lane.h"
+#include "cuda_panels_scratch.h"
 #include "panel_plan.h"
 
 #define CUDA_PANELS_DEPTH 64 /* products */
@@ -24,8 +25,8 @@
  * less than the driver's queues hold. A power of two, so that a step's lane follows its place. */
 #define CUDA_PANELS_AHEAD 64
 
-/* Of the device's memory that one product may have as scratch. Two are under way, and the driver's
- * pool keeps a sixteenth (cuda_device.c). */
+/* Of the device's memory that one product may have as scratch, and that is kept; two are under way.
+ */
 #define CUDA_PANELS_FRACTION 32
 
 struct cuda_panels_entry {
@@ -55,7 +56,9 @@ struct cuda_panels {
     const struct cuda_kernel *kernel;
     struct panel_plan plan;
     struct panel_cursor cursor;
-    CUdeviceptr scratch;
+    CUdeviceptr scratch; /* 0: it has none */
+
+    struct cuda_panels_scratch blocks;
 
     /* Steps of all products: `first` is the open one's first, `loaded` one past the last of any
      * that copied something in. */
@@ -79,3 +82,5 @@ void cuda_panels_take(struct cuda_panels *panels, const struct cuda_panels_entry
 int cuda_panels_pump(struct cuda_panels *panels);
 /* Whether there is more to queue at once. */
 bool cuda_panels_is_eager(const struct cuda_panels *panels);
+/* As cuda_lanes_give_back(). */
+bool cuda_panels_give_back(struct cuda_panels *panels);
