@@ -59,18 +59,16 @@ int crew_init(struct crew *crew)
     return 0;
 }
 
-static void become_member(const struct crew *crew, const char *const *argv, const char *environment)
+static void
+become_member(const struct crew *crew, const char *const *argv, char *const *environment)
 {
     const char *arguments[ARGUMENTS_MAX];
-    char number[24], name[64];
+    char number[24];
     size_t count = 0;
-    const char *equals = environment ? strchr(environment, '=') : NULL;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (equals && (size_t)(equals - environment) < sizeof(name)) {
-        (void)snprintf(name, sizeof(name), "%.*s", (int)(equals - environment), environment);
-        (void)setenv(name, equals + 1, 1);
-    }
+    for (; environment && *environment; environment++)
+        (void)putenv(*environment); /* glibc: a name without a value is taken out */
     while (argv[count] && count + 3 < ARGUMENTS_MAX) {
         arguments[count] = argv[count];
         count++;
@@ -86,7 +84,7 @@ static void become_member(const struct crew *crew, const char *const *argv, cons
     _exit(127);
 }
 
-int crew_add(struct crew *crew, const char *const *argv, const char *environment)
+int crew_add(struct crew *crew, const char *const *argv, char *const *environment)
 {
     if (crew->count == CREW_MAX)
         return -E2BIG;

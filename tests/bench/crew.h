@@ -58,9 +58,9 @@ struct crew {
 int crew_init(struct crew *crew);
 /* Ends the members in order, by force after a while. */
 void crew_deinit(struct crew *crew);
-/* One more member: this program with `argv` and "--member N" after it. `environment` (may be NULL)
- * is one NAME=VALUE for it alone. */
-int crew_add(struct crew *crew, const char *const *argv, const char *environment);
+/* One more member: this program with `argv` and "--member N" after it. `environment` (may be NULL):
+ * NAME=VALUE, or NAME alone for what is not to be set, for it alone; NULL ends the list. */
+int crew_add(struct crew *crew, const char *const *argv, char *const *environment);
 /* All are ready; false with page->why when one failed or is late. */
 bool crew_await(struct crew *crew, double timeout);
 /* A round of `seconds` for the members of the mask (bit i), awaited. */

@@ -21,7 +21,7 @@ static void become_control(const struct mps *mps, const char *line)
     int input[2];
     char log[96];
     (void)snprintf(log, sizeof(log), "%s/log", mps->directory);
-    (void)setenv("CUDA_MPS_PIPE_DIRECTORY", strchr(mps->environment, '=') + 1, 1);
+    (void)setenv("CUDA_MPS_PIPE_DIRECTORY", strchr(mps->pipe, '=') + 1, 1);
     (void)setenv("CUDA_MPS_LOG_DIRECTORY", log, 1);
     if (line) {
         if (pipe(input) < 0 || write(input[1], line, strlen(line)) < 0)
@@ -70,8 +70,10 @@ static void remove_directories(struct mps *mps)
 void mps_join(struct mps *mps, const char *directory)
 {
     (void)snprintf(mps->directory, sizeof(mps->directory), "%s", directory);
-    (void)snprintf(mps->environment, sizeof(mps->environment), "CUDA_MPS_PIPE_DIRECTORY=%s/pipe",
-                   directory);
+    (void)snprintf(mps->pipe, sizeof(mps->pipe), "CUDA_MPS_PIPE_DIRECTORY=%s/pipe", directory);
+    mps->environment[0] = mps->pipe;
+    mps->environment[1] = (char *)"CUDA_VISIBLE_DEVICES";
+    mps->environment[2] = NULL;
 }
 
 bool mps_start(struct mps *mps, char ret_why[200])

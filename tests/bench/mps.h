@@ -1,6 +1,8 @@
 /*
  * A CUDA MPS of our own: its pipe and log directories are private, so that nobody else's processes
- * join and one that is there already is left alone. Processes join it by mps->environment.
+ * join and one that is there already is left alone. Processes join it by mps->environment. Where
+ * CUDA_VISIBLE_DEVICES is set, it has the control program number those devices anew, from 0 on: to
+ * a process that joins they are all there are, and the variable would name others or none.
  *
  * Owner: whoever started it.
  */
@@ -9,8 +11,9 @@
 #include "bench.h"
 
 struct mps {
-    char directory[64];    /* "" when not started */
-    char environment[128]; /* CUDA_MPS_PIPE_DIRECTORY=... */
+    char directory[64]; /* "" when not started */
+    char pipe[128];     /* CUDA_MPS_PIPE_DIRECTORY=... */
+    char *environment[3];
 };
 
 /* False with the reason. */
