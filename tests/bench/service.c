@@ -198,6 +198,7 @@ print_report(struct run *run, const struct facts *facts, const struct table_row 
         printf("# brief: no figure below means anything\n");
     printf("# %u of %d parts failed\n\n", run->failed, PART_COUNT);
     table_print(stdout, rows, count);
+    service_print_stages(stdout, run->figures, rows, count);
     copy_all(run->copy);
 }
 

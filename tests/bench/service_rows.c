@@ -1,6 +1,7 @@
 #include "service_rows.h"
 
 #include <math.h>
+#include <string.h>
 
 /* In the order of their worth: what the total time cuts off stands last. Brief ones show that each
  * part runs, on any device. */
@@ -248,4 +249,34 @@ size_t service_rows(const struct figures figures[PART_COUNT],
                                          .is_later = s->is_later};
     }
     return ARRAY_SIZE(sources);
+}
+
+static bool is_of(const struct figure *figure, const char *measurement)
+{
+    size_t length = strlen(measurement);
+    const char *rest = figure->measurement + length;
+    return strncmp(figure->measurement, measurement, length) == 0 &&
+           (*rest == '\0' || strcmp(rest, "-stages") == 0);
+}
+
+void service_print_stages(FILE *to,
+                          const struct figures figures[PART_COUNT],
+                          const struct table_row *rows,
+                          size_t count)
+{
+    bool is_first = true;
+    for (size_t i = 0; i < count; i++) {
+        const struct source *ours = &sources[i].ours;
+        if (table_judge(&rows[i]) != TABLE_MISSED || rows[i].is_later)
+            continue;
+        fprintf(to, "%s  %s:", is_first ? "\nwhat stands behind the missed ones\n" : "",
+                rows[i].name);
+        is_first = false;
+        for (size_t j = 0; j < figures[ours->part].count; j++) {
+            const struct figure *figure = &figures[ours->part].items[j];
+            if (is_of(figure, ours->measurement))
+                fprintf(to, " %s %.4g", figure->column, figure->value);
+        }
+        fprintf(to, "\n");
+    }
 }

@@ -37,3 +37,10 @@ extern const struct service_command service_commands[PART_COUNT];
 /* Fills the table from the parts' figures; how many rows. */
 size_t service_rows(const struct figures figures[PART_COUNT],
                     struct table_row ret_rows[SERVICE_ROWS_MAX]);
+
+/* For each row whose goal is missed, the figures that stand beside its own: the line it is from,
+ * and that of the measurement with "-stages" behind its name. */
+void service_print_stages(FILE *to,
+                          const struct figures figures[PART_COUNT],
+                          const struct table_row *rows,
+                          size_t count);

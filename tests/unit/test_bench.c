@@ -307,6 +307,30 @@ Test(bench, fills_rows_from_the_parts)
     }
 }
 
+Test(bench, shows_what_stands_behind_a_missed_row)
+{
+    static struct figures figures[PART_COUNT];
+    struct table_row rows[SERVICE_ROWS_MAX];
+    char *text;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+
+    figures_take(&figures[PART_LATENCY], "measurement,p50_us");
+    figures_take(&figures[PART_LATENCY], "latency,35.5");
+    figures_take(&figures[PART_COLD], "measurement,p50_ms");
+    figures_take(&figures[PART_COLD], "cold,2.5");
+    figures_take(&figures[PART_COLD], "measurement,exec_ms,connect_ms");
+    figures_take(&figures[PART_COLD], "cold-stages,0.8,0.2");
+    figures_take(&figures[PART_COLD], "cold-other,1,1");
+    size_t count = service_rows(figures, rows);
+    service_print_stages(file, figures, rows, count);
+    (void)fclose(file);
+    cr_expect_str_eq(text, "\nwhat stands behind the missed ones\n"
+                           "  cold process to its first result, daemon warm, p50: p50_ms 2.5 "
+                           "exec_ms 0.8 connect_ms 0.2\n");
+    free(text);
+}
+
 /* --- the kernels' table ---------------------------------------------------------------------- */
 
 static struct kernels_row kernels_row(const char *group, double ours, double peer, double tuned)
