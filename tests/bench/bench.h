@@ -19,7 +19,6 @@ struct bench_command {
 
 int bench_latency(int argc, char **argv);
 int bench_cold(int argc, char **argv);
-int bench_cold_client(int argc, char **argv); /* the process that `cold` starts and times */
 int bench_compile(int argc, char **argv);
 int bench_kernels(int argc, char **argv);
 int bench_share(int argc, char **argv);

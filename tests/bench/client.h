@@ -1,5 +1,5 @@
 /*
- * One connected product: what `latency` and `cold` ask the daemon for. client/gemmd.h and the
+ * One connected product: what `latency` asks the daemon for. client/gemmd.h and the
  * kernels' ABI share names, so these files see only the client's side.
  */
 #pragma once

@@ -88,7 +88,6 @@ static int usage(FILE *to, int status)
 
 /* Processes that commands start. */
 static const struct bench_command members[] = {
-    {"cold-client", "", bench_cold_client},
     {"member", "", bench_member},
     {"soak-client", "", bench_soak_client},
 #ifdef BENCH_HAS_CUDA
