@@ -36,6 +36,7 @@ static const char *const schedule_texts[] = {
     [CONFIG_SCHEDULE_PERSISTENT] = "persistent",
     [CONFIG_SCHEDULE_COOP] = "coop",
     [CONFIG_SCHEDULE_PINGPONG] = "pingpong",
+    [CONFIG_SCHEDULE_SPLIT] = "split",
 };
 
 static const char *const copy_texts[] = {
@@ -238,7 +239,7 @@ static void hopper_resources(const struct config *config,
                                 : groups * 2 * HOPPER_BUFFER * HOPPER_ROW; /* two for each group */
     uint32_t out_barriers = is_split ? 2 * tile->warps_m : 3 * groups;
     uint32_t barriers = (2 * tile->stages + out_barriers) * HOPPER_BARRIER;
-    uint32_t loading_warps = is_split ? 1 : HOPPER_GROUP;
+    uint32_t loading_warps = is_split && groups == 1 ? 1 : HOPPER_GROUP;
     struct config_box out = {HOPPER_ROW / element_size(config->output), HOPPER_BUFFER};
 
     ret_resources->threads = tile->warps_m * 32;

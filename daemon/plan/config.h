@@ -9,7 +9,7 @@
  * Text: ARCH.IN.OUT.LAYOUT.MxNxK.sSTAGES.cCLUSTER.SCHEDULE.COPY, for example
  *   sm80.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16               (portable)
  *   sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma             (hopper)
- *   sm90a.bf16.bf16.nt.128x64x128.s4.c1x1x2.coop.tma.swapped   (hopper, for small M)
+ *   sm90a.bf16.bf16.nt.128x64x128.s4.c1x1x2.split.tma.swapped  (hopper, for small M)
  * LAYOUT: n as stored row-major, t transposed, as in BLAS with A[M,K] and B[N,K] being `nt`.
  * CLUSTER: CTAs along M and N, and along K where more than one share a tile. Tile and cluster are
  * those of D, also where the operands are exchanged (`swapped`).
@@ -36,6 +36,8 @@ enum config_schedule {
     CONFIG_SCHEDULE_PERSISTENT, /* CTAs stay and walk the tiles, copies run across them */
     CONFIG_SCHEDULE_COOP,       /* a warp that copies; the warps that multiply share a tile */
     CONFIG_SCHEDULE_PINGPONG,   /* and each group of four has a tile of its own */
+    CONFIG_SCHEDULE_SPLIT,      /* as COOP, but a tile's K may be shared: by the CTAs of a cluster,
+                                   and by clusters */
 };
 
 enum config_copy {
@@ -116,10 +118,9 @@ static inline uint32_t config_cluster(const struct config *config)
     return config->cluster_m * config->cluster_n * config->cluster_k;
 }
 
-/* Whether a tile's K may be shared: by the CTAs of a cluster, and by clusters. */
 static inline bool config_is_split(const struct config *config)
 {
-    return config->cluster_k > 1 || config->is_swapped;
+    return config->schedule == CONFIG_SCHEDULE_SPLIT;
 }
 
 #define CONFIG_LIST_MAX 250 /* per architecture; a budget, tests hold it */

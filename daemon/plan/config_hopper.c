@@ -104,7 +104,7 @@ static struct row row_of_split(const struct split_row *from, enum dtype input)
                 .cluster_m = from->cluster_m,
                 .cluster_n = from->cluster_n,
                 .cluster_k = from->cluster_k,
-                .schedule = CONFIG_SCHEDULE_COOP,
+                .schedule = CONFIG_SCHEDULE_SPLIT,
                 .is_swapped = from->is_swapped,
             },
         .has_wide_output = from->has_wide_output,

@@ -7,7 +7,7 @@
 
 /* The room that splits have: equal to what kernels_src/abi/job.h says, which front/job.c asserts.
  */
-#define PLAN_SPLIT_WORKSPACE (16u << 20)
+#define PLAN_SPLIT_WORKSPACE (18u << 20)
 #define PLAN_SPLIT_COUNTERS  4096
 #define PLAN_SPLIT_WARPS     8
 

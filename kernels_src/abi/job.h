@@ -76,7 +76,7 @@ GEMMD_STATIC_ASSERT(sizeof(struct gemmd_job) == 256, "job size is ABI");
  * place for every split of every tile of the slice, as large as the tile in 32 bits. A tile takes
  * a counter for each warp of each CTA, GEMMD_SPLIT_WARPS at most. For one job at a time.
  */
-#define GEMMD_SPLIT_WORKSPACE (16u << 20) /* bytes in all: two waves of 128 x 128 tiles */
+#define GEMMD_SPLIT_WORKSPACE (18u << 20) /* bytes in all: a wave of 128 x 256 tiles */
 #define GEMMD_SPLIT_COUNTERS  4096        /* words */
 #define GEMMD_SPLIT_WARPS     8           /* of a CTA, that multiply */
 

@@ -38,6 +38,7 @@ enum schedule {
     schedule_persistent,
     schedule_coop,
     schedule_pingpong,
+    schedule_split,
 };
 
 constexpr int input = GEMMD_INPUT;
@@ -56,7 +57,6 @@ constexpr int warps_n = GEMMD_WARPS_N;
 constexpr bool copies_elements = GEMMD_COPY == 1; /* CONFIG_COPY_ELEMENT */
 constexpr bool realigns = GEMMD_COPY == 4; /* CONFIG_COPY_REALIGN */
 constexpr bool stores_anywhere = GEMMD_COPY == 3 || realigns; /* CONFIG_COPY_REPACK */
-constexpr bool trims_edges = stores_anywhere && !realigns; /* see sched/raster.cuh */
 constexpr int shared_memory = GEMMD_SHARED_MEMORY;
 constexpr int ctas_per_multiprocessor = GEMMD_CTAS_PER_MULTIPROCESSOR;
 
@@ -70,7 +70,7 @@ constexpr int cluster_m = is_swapped ? GEMMD_CLUSTER_N : GEMMD_CLUSTER_M;
 constexpr int cluster_n = is_swapped ? GEMMD_CLUSTER_M : GEMMD_CLUSTER_N;
 constexpr int cluster_k = GEMMD_CLUSTER_K; /* CTAs that share a tile, each a part of K */
 /* Tiles whose K may be cut, and narrow ones, leave by fragments (epi/store_fragments.cuh). */
-constexpr bool is_split = is_swapped || cluster_k > 1;
+constexpr bool is_split = schedule == schedule_split;
 constexpr bool is_hopper = schedule >= schedule_tiled;
 
 constexpr int unit = is_hopper       ? unit_wgmma
@@ -92,7 +92,9 @@ constexpr int groups = warps_m * warps_n / 4;
 constexpr int group_m = is_pingpong ? tile_m : tile_m / groups;
 constexpr int sharers = cluster_m * cluster_n; /* CTAs that copy for each other */
 constexpr int cluster = sharers * cluster_k;
-constexpr int loading_warps = !is_specialized ? 0 : is_split ? 1 : 4;
+constexpr int loading_warps = !is_specialized ? 0 : is_split && groups == 1 ? 1 : 4;
+/* 168 registers a thread at launch, for three groups: 56 + 2 * 224 = 3 * 168. */
+constexpr bool moves_registers = is_specialized && groups == 2 && ctas_per_multiprocessor == 1;
 constexpr int threads = (warps_m * warps_n + loading_warps) * 32;
 
 static_assert(stages >= 1, "there is a ring");
@@ -110,6 +112,6 @@ static_assert(!is_pingpong || groups == 2, "two groups take turns");
 static_assert(!realigns || is_specialized && groups == 1 && cluster_m * cluster_n == 1,
               "who realigns has a group for it, with many registers, and copies for itself");
 static_assert(sharers <= 2, "both CTAs of a cluster read what one multicasts");
-static_assert(sharers == 1 || cluster_k == 1, "a cluster shares operands or a tile");
+static_assert(is_split || cluster_k == 1 && !is_swapped, "others store whole tiles, as they are");
 
 } // namespace cfg

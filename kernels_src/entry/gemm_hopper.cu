@@ -19,10 +19,6 @@
 #include "ptx/griddepcontrol.cuh"
 #include "ptx/setmaxnreg.cuh"
 
-/* 168 registers a thread at launch, for three groups: 56 + 2 * 224 = 3 * 168. */
-constexpr bool moves_registers =
-    cfg::is_specialized && cfg::groups == 2 && cfg::ctas_per_multiprocessor == 1;
-
 extern __shared__ __align__(1024) u8 dynamic_shared[];
 
 struct launch {
@@ -116,6 +112,7 @@ constexpr int products_behind = cfg::is_specialized && cfg::stages > 1 ? 1 : 0;
 /* Where sizes are odd, the last tiles have little in them, and often a round of their own: it takes
  * half as long without the products of what is not there. */
 constexpr int edge_cols = 64;
+constexpr bool trims_edges = cfg::stores_anywhere && cfg::tile_n > edge_cols;
 
 struct multiplier {
     const launch &in;
@@ -227,7 +224,7 @@ struct multiplier {
             if (k_tiles == 0)
                 tile.clear();
             int slot;
-            if constexpr (cfg::trims_edges && cfg::tile_n > edge_cols)
+            if constexpr (trims_edges)
                 slot = accum_from_ring_at(place_of(work, work.place()), tile, k_tiles);
             else
                 slot = accum_from_ring<cfg::tile_n>(tile, k_tiles);
@@ -268,12 +265,12 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
         barriers_init(in.s_base);
     cluster_meet();
     if (group < 0) {
-        if (moves_registers)
+        if (cfg::moves_registers)
             setmaxnreg_dec<56>();
         load(in);
         cluster_leave();
     } else {
-        if (moves_registers)
+        if (cfg::moves_registers)
             setmaxnreg_inc<224>();
         multiplier(in, group, warp % 4, lane).run();
         cluster_leave();

@@ -2,10 +2,11 @@
  * The hopper family's split configurations: K shared by the CTAs of a cluster and by clusters, and
  * narrow tiles by computing the transpose of D. sm_90a.
  *
- * Roles by warp: the first thread of the last one loads; the others multiply together on one tile,
- * each four of them on rows of their own, and every warp stores its fragments by itself. The ring
- * runs on into the next unit while they do. One warp and no group loads: then registers suffice for
- * all without being moved, and a CTA starts sooner.
+ * Roles by warp: those that multiply do it together on one tile, each four of them on rows of their
+ * own, and every warp stores its fragments by itself; the first thread behind them loads. The ring
+ * runs on into the next unit while they do. Beside one group that multiplies, one warp loads: then
+ * registers suffice for all without being moved, and a CTA starts sooner. Beside two it is a group,
+ * which leaves its registers to them.
  *
  * CTAs walk the units of all jobs of their feed, times splits. What a role can know of its first
  * unit it finds out before it waits for the grid before: constants and divisions take as long as a
@@ -16,6 +17,7 @@
 #include "load/tma.cuh"
 #include "mma/wgmma.cuh"
 #include "ptx/griddepcontrol.cuh"
+#include "ptx/setmaxnreg.cuh"
 
 extern __shared__ __align__(1024) u8 dynamic_shared[];
 
@@ -70,14 +72,14 @@ struct multiplier {
                                               group * group_tile::blocks, i > 0);
             wgmma_wait_group<1>();
             if (i > 0)
-                slot_release(in.s_base, previous, lane);
+                slot_release(in.s_base, previous, lane, in.place.first_sharer());
             previous = at.slot;
             at.advance();
         }
         wgmma_wait_group<0>();
         tile.fence();
         if (k_tiles > 0)
-            slot_release(in.s_base, previous, lane);
+            slot_release(in.s_base, previous, lane, in.place.first_sharer());
     }
 
     DEVICE fragment_place place_of(const job_feed &work) const
@@ -86,14 +88,13 @@ struct multiplier {
 
         return {(int)unit.row + (int)in.place.rank_m * cfg::tile_m + group * cfg::group_m +
                     (int)warp * 16,
-                (int)unit.col + (int)in.place.rank_n * cfg::tile_n,
-                in.place.rank_n * cfg::cluster_m + in.place.rank_m, unit.item, work.has_more()};
+                (int)unit.col + (int)in.place.rank_n * cfg::tile_n, unit.item, work.has_more()};
     }
 
     DEVICE void run()
     {
         job_feed work(in.feed, in.place.walker, in.place.walkers);
-        fragment_writer writer(in.s_base, group * 4 + (int)warp, lane, in.place.rank_k);
+        fragment_writer writer(in.s_base, group * 4 + (int)warp, lane, in.place);
         bool has_unit = work.take();
         fragment_place to = place_of(work);
 
@@ -101,6 +102,7 @@ struct multiplier {
         while (has_unit) {
             group_tile tile;
 
+            writer.announce(work);
             accum_from_ring(tile, k_span_of(work, in.place.rank_k).count);
             writer.gmem_from_accum(tile, work, to);
             has_unit = work.take();
@@ -126,9 +128,15 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
     if (threadIdx.x == 0)
         barriers_init(in.s_base);
     cluster_meet();
-    if (warp < smem::warps)
+    if (warp < smem::warps) {
+        if (cfg::moves_registers)
+            setmaxnreg_inc<224>();
         multiplier(in, (int)warp / 4, warp % 4, lane).run();
-    else if (lane == 0)
-        load(in);
+    } else {
+        if (cfg::moves_registers)
+            setmaxnreg_dec<56>();
+        if (warp == smem::warps && lane == 0)
+            load(in);
+    }
     cluster_leave(); /* another CTA may still read what this one offers */
 }

@@ -9,29 +9,8 @@
  */
 #pragma once
 
+#include "epi/quad.cuh"
 #include "epi/store_tma.cuh"
-#include "ptx/warp.cuh"
-
-/* Word i of lane q of a quad becomes word q of its lane i. */
-DEVICE void quad_transpose(u32 (&r)[4], u32 lane)
-{
-    bool is_odd = lane & 1, is_high = lane & 2;
-
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-        u32 taken = shfl_sync_bfly(is_odd ? r[i] : r[i + 1], 1);
-
-        r[i] = is_odd ? taken : r[i];
-        r[i + 1] = is_odd ? r[i + 1] : taken;
-    }
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        u32 taken = shfl_sync_bfly(is_high ? r[i] : r[i + 2], 2);
-
-        r[i] = is_high ? taken : r[i];
-        r[i + 2] = is_high ? r[i + 2] : taken;
-    }
-}
 
 struct direct_writer {
     u32 warp, lane; /* in the group */

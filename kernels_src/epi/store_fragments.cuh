@@ -11,9 +11,11 @@
  * that a barrier counts, costs several cycles for each lane's 16 bytes, longer than a large tile's
  * products.)
  *
- * Splits: the owner puts the sum into the workspace and counts itself. Who comes last finds all of
- * them there, adds them in the order of their numbers, and puts the counter back to zero for the
- * next launch. Nobody waits for another cluster, so it may run when it likes.
+ * Splits: the owner puts the sum into the workspace and counts itself. The final split, which has
+ * some more of K, finds all others there, adds them in the order of their numbers, and puts the
+ * counter back to zero for the next launch. It waits only for splits that have said they run, and
+ * these wait for nobody. When one has not, the final split does as the others, and who comes last
+ * adds all: the order, and so the bits, are the same.
  *
  * | barrier   | arrives                                           | waits    | begins with |
  * |-----------|---------------------------------------------------|----------|---------------------|
@@ -26,9 +28,12 @@
 #pragma once
 
 #include "epi/ops.cuh"
+#include "epi/quad.cuh"
+#include "load/tma.cuh"
 #include "mma/wgmma.cuh"
 #include "pipe/slot_ring.cuh"
 #include "ptx/global.cuh"
+#include "ptx/movmatrix.cuh"
 #include "ptx/shared.cuh"
 #include "sched/job_feed.cuh"
 
@@ -36,22 +41,26 @@
  * is what it computes. */
 struct fragment_place {
     int row, col; /* of the first block's first element of this warp */
-    u32 tile;     /* of the unit's, where a cluster computes several */
     i64 item;
     bool has_more; /* units may follow */
 };
 
 struct fragment_writer {
     static constexpr int others = cfg::cluster_k - 1;
+    /* Chunks that leave together: no more than registers suffice for beside the others. */
+    static constexpr int at_once = min_of(smem::share, smem::share > 24 ? 4 : 8);
 
     u32 s_base;
     int warp; /* of all that multiply */
-    u32 lane, rank;
+    u32 lane;
+    u32 rank; /* along K */
+    u32 tile; /* of the unit's, where a cluster computes several */
     u32 parity; /* of `arrived`: the units so far */
     float sum[smem::share * 4];
 
-    DEVICE fragment_writer(u32 in_s_base, int in_warp, u32 in_lane, u32 in_rank)
-        : s_base(in_s_base), warp(in_warp), lane(in_lane), rank(in_rank), parity(0)
+    DEVICE fragment_writer(u32 in_s_base, int in_warp, u32 in_lane, const cta_place &place)
+        : s_base(in_s_base), warp(in_warp), lane(in_lane), rank(place.rank_k),
+          tile(place.rank_n * cfg::cluster_m + place.rank_m), parity(0)
     {
     }
 
@@ -66,7 +75,13 @@ struct fragment_writer {
 
     /* --- within the cluster ------------------------------------------------------------------ */
 
-    DEVICE void offer(const group_tile &tile, int owner) const
+    /* The CTA of the cluster that has part `peer` of this one's tile. */
+    DEVICE u32 cta_of(u32 peer) const
+    {
+        return peer * cfg::sharers + tile;
+    }
+
+    DEVICE void offer(const group_tile &accum, int owner) const
     {
         u32 s_to = smem::offered(s_base, warp, rank, owner) + lane * 16;
 
@@ -75,16 +90,16 @@ struct fragment_writer {
             int chunk = owner * smem::share + i;
 
             if (chunk < smem::chunks)
-                st_shared_v4_f32(s_to + i * smem::chunk_size, tile.chunk(chunk));
+                st_shared_v4_f32(s_to + i * smem::chunk_size, accum.chunk(chunk));
         }
     }
 
-    DEVICE void keep(const group_tile &tile, int owner)
+    DEVICE void keep(const group_tile &accum, int owner)
     {
 #pragma unroll
         for (int i = 0; i < smem::share * 4; i++)
             if (owner * smem::share + i / 4 < smem::chunks)
-                sum[i] = tile.chunk(owner * smem::share + i / 4)[i % 4];
+                sum[i] = accum.chunk(owner * smem::share + i / 4)[i % 4];
     }
 
     /* All loads before the first sum: they take as long as one. */
@@ -95,7 +110,7 @@ struct fragment_writer {
 #pragma unroll
         for (int distance = 1; distance <= others; distance++) {
             u32 peer = (rank + distance) % cfg::cluster_k;
-            u32 s_from = mapa_shared_cluster(smem::offered(s_base, warp, peer, rank), peer);
+            u32 s_from = mapa_shared_cluster(smem::offered(s_base, warp, peer, rank), cta_of(peer));
 
 #pragma unroll
             for (int i = 0; i < smem::share; i++)
@@ -116,19 +131,19 @@ struct fragment_writer {
     {
         bar_warp_sync(0xffffffff);
         if (lane < peers && lane != rank)
-            mbarrier_arrive_release_cluster(s_barrier, lane);
+            mbarrier_arrive_release_cluster(s_barrier, cta_of(lane));
     }
 
-    DEVICE void sum_cluster(const group_tile &tile, bool has_more)
+    DEVICE void sum_cluster(const group_tile &accum, bool has_more)
     {
         if (smem::takers(rank) > 0)
             wait_parity(smem::taken_barrier(s_base, warp), parity ^ 1);
 #pragma unroll
         for (int owner = 0; owner < cfg::cluster_k; owner++)
             if ((u32)owner == rank)
-                keep(tile, owner);
+                keep(accum, owner);
             else
-                offer(tile, owner);
+                offer(accum, owner);
         tell(smem::arrived_barrier(s_base, warp), smem::owners);
         if (owned() > 0) {
             wait_parity_of_cluster(smem::arrived_barrier(s_base, warp), parity);
@@ -141,7 +156,7 @@ struct fragment_writer {
 
     /* --- between clusters -------------------------------------------------------------------- */
 
-    DEVICE u64 g_partial(const job_feed &work, u32 tile, u32 split) const
+    DEVICE u64 g_partial(const job_feed &work, u32 split) const
     {
         u64 place = ((u64)work.unit() * work.splits + split) * cfg::sharers + tile;
         u64 chunk = (place * smem::warps + warp) * smem::chunks + rank * smem::share;
@@ -159,56 +174,113 @@ struct fragment_writer {
                                  sum[i * 4 + 2], sum[i * 4 + 3]);
     }
 
-    DEVICE void add_partial(u64 g_from)
-    {
-#pragma unroll
-        for (int i = 0; i < smem::share; i++) {
-            float r[4];
-
-            if (i >= owned())
-                continue;
-            ld_global_v4_f32(r, g_from + i * smem::chunk_size);
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                sum[i * 4 + e] += r[e];
-        }
-    }
-
-    /* True in the warp that all others of the unit came before. The lanes' stores come before the
-     * first lane's atomic operation by the warp's barrier, and what that one saw before the lanes'
-     * loads by the exchange. */
-    DEVICE bool is_last(const job_feed &work, u32 tile) const
+    /* Of the warp of this number in all splits of the tile: how many have put down their sum, and
+     * beside them, from bit 16 on, how many have begun to. */
+    DEVICE u64 g_counter(const job_feed &work) const
     {
         u32 cta = work.unit() * cfg::cluster + tile * cfg::cluster_k + rank;
-        u32 counter = cta * smem::warps + warp;
-        u64 g_counter = work.job().workspace + counter * 4;
-        u32 before = 0;
 
-        bar_warp_sync(0xffffffff);
-        if (lane == 0) {
-            before = atom_add_acq_rel_gpu_u32(g_counter, 1);
-            if (before == work.splits - 1)
-                st_global_u32(g_counter, 0);
-        }
-        before = shfl_sync_idx(before, 0);
-        fence_acq_rel_gpu();
-        return before == work.splits - 1;
+        return work.job().workspace + (cta * smem::warps + warp) * 4;
     }
 
-    DEVICE bool sum_splits(const job_feed &work, u32 tile)
+    DEVICE static bool is_final(const job_feed &work)
     {
-        u64 g_from = g_partial(work, tile, 0), g_step = g_partial(work, tile, 1) - g_from;
+        return work.split() == work.splits - 1;
+    }
 
-        gmem_from_partial(g_partial(work, tile, work.split()));
-        if (!is_last(work, tile))
-            return false;
-#pragma unroll
-        for (int i = 0; i < smem::share * 4; i++)
-            sum[i] = 0;
-#pragma unroll(smem::share > 4 ? 1 : 4)
-        for (u32 split = 0; split < work.splits; split++)
-            add_partial(g_from + split * g_step);
+    /* By all splits but the final one, before their products. */
+    DEVICE void announce(const job_feed &work) const
+    {
+        if (work.splits > 1 && !is_final(work) && owned() > 0 && lane == 0)
+            red_add_relaxed_gpu_u32(g_counter(work), 1 << 16);
+    }
+
+    /* The final split, first lane: true when all others have put down their sums, which it waits for
+     * if they run; false when one of them may need this CTA's place to begin. */
+    DEVICE static bool has_others(u64 g_count, u32 others)
+    {
+        u32 count = ld_acquire_gpu_u32(g_count), start = globaltimer_lo();
+
+        while ((count & 0xffff) != others) {
+            if (count >> 16 != others)
+                return false;
+            if (globaltimer_lo() - start > wait_limit_ns)
+                trap();
+            count = ld_acquire_gpu_u32(g_count);
+        }
         return true;
+    }
+
+    /* Puts down the sum, and counts. True for who comes last: the final split has not waited. The
+     * lanes' stores come before the first lane's atomic operation by the warp's barrier, and what
+     * that one saw before the lanes' loads by the next. */
+    DEVICE bool put_down(const job_feed &work) const
+    {
+        u32 before = 0;
+
+        gmem_from_partial(g_partial(work, work.split()));
+        bar_warp_sync(0xffffffff);
+        if (lane == 0)
+            before = atom_add_acq_rel_gpu_u32(g_counter(work), 1) & 0xffff;
+        bar_warp_sync(0xffffffff);
+        return shfl_sync_idx(before, 0) == work.splits - 1;
+    }
+
+    /* True in the warp that adds all splits of the unit. */
+    DEVICE bool has_all(const job_feed &work) const
+    {
+        u64 g_count = g_counter(work);
+        bool has = false;
+
+        if (is_final(work)) {
+            if (lane == 0)
+                has = has_others(g_count, work.splits - 1);
+            bar_warp_sync(0xffffffff);
+            has = shfl_sync_idx(has, 0);
+        }
+        has = has || put_down(work);
+        if (has && lane == 0)
+            st_global_u32(g_count, 0);
+        return has;
+    }
+
+    /* What all splits have of some chunks, in the order of their numbers: loads of several at once,
+     * where chunks are few. What the warp has itself is added in its turn, too, but need not come
+     * back from memory. */
+    template <int FIRST, int COUNT> DEVICE void sum_parts(const job_feed &work)
+    {
+        constexpr int batch = smem::share <= 4 ? 16 / COUNT : 1;
+        u64 g_from = g_partial(work, 0), g_step = g_partial(work, 1) - g_from;
+        u32 mine = work.split();
+        float total[COUNT * 4] = {};
+
+#pragma unroll 1
+        for (u32 split = 0; split < work.splits; split += batch) {
+            float r[batch][COUNT][4];
+
+#pragma unroll
+            for (int b = 0; b < batch; b++)
+#pragma unroll
+                for (int i = 0; i < COUNT; i++)
+                    if (split + b < work.splits && split + b != mine && FIRST + i < owned())
+                        ld_global_v4_f32(r[b][i], g_from + (split + b) * g_step +
+                                                      (FIRST + i) * smem::chunk_size);
+#pragma unroll
+            for (int b = 0; b < batch; b++)
+                if (split + b == mine) {
+#pragma unroll
+                    for (int i = 0; i < COUNT * 4; i++)
+                        total[i] += sum[FIRST * 4 + i];
+                } else if (split + b < work.splits) {
+#pragma unroll
+                    for (int i = 0; i < COUNT * 4; i++)
+                        if (FIRST + i / 4 < owned())
+                            total[i] += r[b][i / 4][i % 4];
+                }
+        }
+#pragma unroll
+        for (int i = 0; i < COUNT * 4; i++)
+            sum[FIRST * 4 + i] = total[i];
     }
 
     /* --- to D -------------------------------------------------------------------------------- */
@@ -293,11 +365,11 @@ struct fragment_writer {
 
     /* A few pairs at a time, from pages: registers cannot be counted through in a loop, pages can,
      * and what is done to a row is long. */
-    template <int FIRST>
+    template <int FIRST, int END>
     DEVICE void gmem_from_pairs(const epilogue &op, const fragment_place &to) const
     {
         constexpr int block_chunks = cfg::tile_n / 8;
-        constexpr int count = min_of(smem::pages * 2, smem::share - FIRST);
+        constexpr int count = min_of(smem::pages * 2, END - FIRST);
         u32 s_page = smem::page(s_base, warp);
         u32 s_half = s_page + lane / 2 * smem::page_pitch + lane % 2 * 32;
 
@@ -316,19 +388,83 @@ struct fragment_writer {
             gmem_from_page(s_half + i / 2 * smem::page_size, op, d_row + lane / 2,
                            d_col + lane % 2 * 8);
         }
+        if constexpr (FIRST + count < END)
+            gmem_from_pairs<FIRST + count, END>(op, to);
+    }
+
+    /*
+     * Plain products in 16 bits: from registers. Of a pair a quad has four chunks of 16 bytes, two of
+     * each of two rows; each lane takes one. Of the transpose of D, the quad first gets rows of D.
+     */
+    template <int FIRST, int END>
+    DEVICE void gmem_from_pairs_plain(const epilogue &op, const fragment_place &to) const
+    {
+        constexpr int block_chunks = cfg::tile_n / 8;
+        const gemmd_job &job = op.job;
+
+#pragma unroll
+        for (int i = FIRST; i < END; i += 2) {
+            int chunk = (int)rank * smem::share + i;
+            int row = to.row + chunk / block_chunks * block_span;
+            int col = to.col + chunk % block_chunks * 8;
+            i64 d_row = (cfg::is_swapped ? col : row) + (int)(lane % 4 / 2 * 8 + lane / 4);
+            i64 d_col = (cfg::is_swapped ? row : col) + (int)(lane % 2 * 8);
+            u32 r[4];
+
+#pragma unroll
+            for (int c = 0; c < 2; c++)
+#pragma unroll
+                for (int half = 0; half < 2; half++) {
+                    const float *r_pair = sum + (i + c) * 4 + half * 2;
+                    u32 pair = pack_pair(op.plain(r_pair[0]), op.plain(r_pair[1]));
+
+                    if constexpr (cfg::is_swapped)
+                        r[c * 2 + half] = movmatrix_trans(pair);
+                    else
+                        r[half * 2 + c] = pair;
+                }
+            quad_transpose(r, lane);
+            if (i < owned() && d_row < job.m && d_col < job.n)
+                st_global_cs_v4_u32(
+                    element_address(job.d, op.item * job.stride_d + d_row * job.ldd + d_col), r);
+        }
+    }
+
+    /* Some chunks after the others: with sums that come back from memory registers suffice for a
+     * few. */
+    template <int FIRST>
+    DEVICE void
+    gmem_from_sum(const epilogue &op, const job_feed &work, const fragment_place &to, bool is_plain)
+    {
+        constexpr int count = min_of(at_once, smem::share - FIRST);
+
+        if (work.splits > 1)
+            sum_parts<FIRST, count>(work);
+        if constexpr (cfg::output_size == 2)
+            if (is_plain)
+                gmem_from_pairs_plain<FIRST, FIRST + count>(op, to);
+        if (!is_plain)
+            gmem_from_pairs<FIRST, FIRST + count>(op, to);
         if constexpr (FIRST + count < smem::share)
-            gmem_from_pairs<FIRST + count>(op, to);
+            gmem_from_sum<FIRST + count>(op, work, to, is_plain);
     }
 
     /* All lanes of the warp. */
     DEVICE void
-    gmem_from_accum(const group_tile &tile, const job_feed &work, const fragment_place &to)
+    gmem_from_accum(const group_tile &accum, const job_feed &work, const fragment_place &to)
     {
         if constexpr (cfg::cluster_k > 1)
-            sum_cluster(tile, to.has_more);
+            sum_cluster(accum, to.has_more);
         else
-            keep(tile, 0);
-        if (owned() > 0 && (work.splits == 1 || sum_splits(work, to.tile)))
-            gmem_from_pairs<0>(epilogue(work.job(), to.item), to);
+            keep(accum, 0);
+        if (owned() == 0)
+            return;
+        if (work.splits > 1 && !has_all(work))
+            return;
+
+        epilogue op(work.job(), to.item);
+
+        gmem_from_sum<0>(op, work, to,
+                         cfg::output_size == 2 && op.is_plain() && op.job.n % 8 == 0);
     }
 };

@@ -15,6 +15,7 @@
 #pragma once
 
 #include "epi/ops.cuh"
+#include "epi/quad.cuh"
 #include "mma/wgmma.cuh"
 #include "pipe/slot_ring.cuh"
 #include "ptx/global.cuh"
@@ -52,15 +53,6 @@ struct out_place {
         return cols_left(from) > 0 && cols_left(from) < buffer_cols && job.n % out_chunk != 0;
     }
 };
-
-/* Two neighbouring elements of 16 bits, the left one low. */
-DEVICE u32 pack_pair(float left, float right)
-{
-    if constexpr (cfg::output == cfg::bf16)
-        return cvt_rn_bf16x2_f32(right, left);
-    else
-        return cvt_rn_f16x2_f32(right, left);
-}
 
 struct tile_writer {
     u32 s_base;

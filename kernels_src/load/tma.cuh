@@ -14,7 +14,8 @@ template <typename TILE, int SHARERS> struct tensor_operand {
     const gemmd_tensor_map *map;
     int origin; /* of the tile along m or n */
     int item;
-    u32 part; /* which of them is this CTA's */
+    u32 part;  /* which of them is this CTA's */
+    u32 first; /* the first of them, in the cluster */
 
     DEVICE void copy(u32 s_destination, int c0, int c1, u32 s_barrier) const
     {
@@ -22,7 +23,8 @@ template <typename TILE, int SHARERS> struct tensor_operand {
             cp_async_bulk_tensor_3d_shared_global(s_destination, map, c0, c1, item, s_barrier);
         else
             cp_async_bulk_tensor_3d_shared_global_multicast(s_destination, map, c0, c1, item,
-                                                            s_barrier, (1 << SHARERS) - 1);
+                                                            s_barrier,
+                                                            (u16)(((1 << SHARERS) - 1) << first));
     }
 
     /* To the L2, where it stays current whoever writes it. */
@@ -67,13 +69,20 @@ template <typename TILE, int SHARERS> struct tensor_operand {
 struct cta_place {
     u32 rank_m, rank_n, rank_k;
     u32 walker, walkers;
+
+    /* The first CTA of those that read the same part of K. */
+    DEVICE u32 first_sharer() const
+    {
+        return cfg::cluster_k == 1 ? 0 : rank_k * cfg::sharers;
+    }
 };
 
 DEVICE cta_place cta_place_of(u32 cta, u32 ctas)
 {
     u32 rank = cfg::cluster == 1 ? 0 : cluster_ctarank();
 
-    return {rank % cfg::cluster_m, rank / cfg::cluster_m % cfg::cluster_n, rank / cfg::sharers,
+    return {rank % cfg::cluster_m, rank / cfg::cluster_m % cfg::cluster_n,
+            cfg::cluster_k == 1 ? 0 : rank / cfg::sharers,
             cta / cfg::cluster, ctas / cfg::cluster};
 }
 
@@ -87,8 +96,11 @@ struct k_span {
     int first, count;
 };
 
-/* All of them, or its part: the first parts have one more where they cannot be equal. Which CTA of
- * which split has a part follows from their numbers alone, so the sums have one order. */
+constexpr int final_more = 256 / cfg::tile_k;
+
+/* All of them, or its part. The final split, which adds what the others have put down by then, has
+ * some more; else the last parts have one more where they cannot be equal. Which CTA of which split
+ * has a part follows from their numbers alone, so the sums have one order. */
 DEVICE k_span k_span_of(const job_feed &work, u32 rank_k)
 {
     int tiles = k_tiles_of(work.job());
@@ -96,10 +108,14 @@ DEVICE k_span k_span_of(const job_feed &work, u32 rank_k)
     if constexpr (!cfg::is_split)
         return {0, tiles};
 
-    u32 parts = work.splits * cfg::cluster_k, part = work.split() * cfg::cluster_k + rank_k;
-    u32 least = tiles / parts, rest = tiles % parts;
+    int parts = (int)work.splits * cfg::cluster_k, others = parts - cfg::cluster_k;
+    int part = (int)(work.split() * cfg::cluster_k + rank_k);
+    int more = min_of(final_more, tiles / parts / 8);
+    int least = (tiles + others * more) / parts, from = parts - (tiles + others * more) % parts;
 
-    return {(int)(part * least + (part < rest ? part : rest)), (int)(least + (part < rest))};
+    /* As if the others had as many more, too. */
+    return {part * least + max_of(part - from, 0) - min_of(part, others) * more,
+            least + (part >= from) - (part < others ? more : 0)};
 }
 
 /* The loading thread's walk: K tile after K tile over all units, ahead of who multiplies by as
@@ -141,10 +157,10 @@ struct loader {
         }
         a = {map + (cfg::is_swapped ? GEMMD_TENSOR_B : GEMMD_TENSOR_A),
              (int)unit.row + (int)place.rank_m * cfg::tile_m, stride_a != 0 ? (int)unit.item : 0,
-             place.rank_n};
+             place.rank_n, place.first_sharer()};
         b = {map + (cfg::is_swapped ? GEMMD_TENSOR_A : GEMMD_TENSOR_B),
              (int)unit.col + (int)place.rank_n * cfg::tile_n, stride_b != 0 ? (int)unit.item : 0,
-             place.rank_m};
+             place.rank_m, place.first_sharer()};
         k = span.first * cfg::tile_k;
         k_end = k + span.count * cfg::tile_k;
     }

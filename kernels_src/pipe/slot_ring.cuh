@@ -3,8 +3,8 @@
  *
  * Each slot has two barriers. `full`: one arrival, the loader's, that announces the bytes of the
  * whole slot; the phase ends when they are there, whichever CTA of the cluster copied them; the
- * multiplying warps wait. `empty`: every multiplying warp of every CTA in the cluster arrives when
- * it has read the slot, for a copy of one CTA may write to all; the loader waits.
+ * multiplying warps wait. `empty`: every multiplying warp of every CTA that shares operands arrives
+ * when it has read the slot, for a copy of one CTA may write to all of these; the loader waits.
  *
  * The one rule of phases: count the K tiles that this CTA has seen from the kernel's start, over
  * all units and jobs. Number t lies in slot t % stages and its phase of `full` has the parity of
@@ -86,7 +86,7 @@ DEVICE void buffers_init(u32 s_base)
 
 DEVICE void exchange_init(u32 s_base)
 {
-    u32 rank = cfg::cluster_k == 1 ? 0 : cluster_ctarank();
+    u32 rank = cfg::cluster_k == 1 ? 0 : cluster_ctarank() / cfg::sharers;
 
     for (int warp = 0; warp < cfg::groups * 4; warp++) {
         mbarrier_init(smem::arrived_barrier(s_base, warp), max_of(cfg::cluster_k - 1, 1));
@@ -140,8 +140,9 @@ DEVICE void cluster_leave()
 }
 
 /* By a whole warp, when its wgmma have read the slot. Nothing was written that the loader, or what
- * it copies, would have to see: an arrival without order at cluster scope is enough. */
-DEVICE void slot_release(u32 s_base, int slot, u32 lane)
+ * it copies, would have to see: an arrival without order at cluster scope is enough. first: of the
+ * CTAs that copy to each other, in the cluster. */
+DEVICE void slot_release(u32 s_base, int slot, u32 lane, u32 first = 0)
 {
     u32 s_barrier = smem::empty_barrier(s_base, slot);
 
@@ -149,7 +150,7 @@ DEVICE void slot_release(u32 s_base, int slot, u32 lane)
         if (lane == 0)
             mbarrier_arrive(s_barrier);
     } else if (lane < cfg::sharers) {
-        mbarrier_arrive_cluster(s_barrier, lane);
+        mbarrier_arrive_cluster(s_barrier, first + lane);
     }
 }
 

@@ -96,6 +96,19 @@ DEVICE u32 atom_add_acq_rel_gpu_u32(u64 g_address, u32 b)
     return d;
 }
 
+DEVICE void red_add_relaxed_gpu_u32(u64 g_address, u32 b)
+{
+    asm volatile("red.add.relaxed.gpu.global.u32 [%0], %1;" ::"l"(g_address), "r"(b) : "memory");
+}
+
+DEVICE u32 ld_acquire_gpu_u32(u64 g_address)
+{
+    u32 d;
+
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(d) : "l"(g_address) : "memory");
+    return d;
+}
+
 DEVICE void st_global_v4_u32(u64 g_address, const u32 (&b)[4])
 {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(g_address), "r"(b[0]), "r"(b[1]),

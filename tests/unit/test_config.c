@@ -174,16 +174,16 @@ Test(config, text_says_how_many_ctas_share_a_tile_and_that_operands_are_exchange
                             .cluster_n = 1,
                             .cluster_k = 2,
                             .is_swapped = true,
-                            .schedule = CONFIG_SCHEDULE_COOP,
+                            .schedule = CONFIG_SCHEDULE_SPLIT,
                             .copy = CONFIG_COPY_TMA};
     char text[CONFIG_TEXT_MAX];
 
     config_to_text(&config, text);
-    cr_expect_str_eq(text, "sm90a.fp16.fp32.nt.16x64x64.s12.c1x1x2.coop.tma.swapped");
+    cr_expect_str_eq(text, "sm90a.fp16.fp32.nt.16x64x64.s12.c1x1x2.split.tma.swapped");
     config.cluster_k = 1;
     config.is_swapped = false;
     config_to_text(&config, text);
-    cr_expect_str_eq(text, "sm90a.fp16.fp32.nt.16x64x64.s12.c1x1.coop.tma");
+    cr_expect_str_eq(text, "sm90a.fp16.fp32.nt.16x64x64.s12.c1x1.split.tma");
 }
 
 /* The plan tells kinds of products apart, so each needs an answer of its own. */

@@ -48,6 +48,16 @@ inline u32 atom_add_acq_rel_gpu_u32(u64 g_address, u32 b)
     return before;
 }
 
+inline void red_add_relaxed_gpu_u32(u64 g_address, u32 b)
+{
+    host::global_store(g_address, host::global_load<u32>(g_address) + b);
+}
+
+inline u32 ld_acquire_gpu_u32(u64 g_address)
+{
+    return host::global_load<u32>(g_address);
+}
+
 inline void st_global_u16(u64 g_address, u16 b)
 {
     host::global_store(g_address, b);
