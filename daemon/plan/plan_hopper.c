@@ -26,6 +26,7 @@
 #define REPACK_SECONDS   3.2e-6 /* a launch more, and to wait for it */
 #define NORM             5.0
 #define EDGE_EXTENT      64     /* of D in its last tile, for which half of the products do */
+#define EDGE_SHARE       0.5    /* of a whole unit's time */
 #define FILL_CLOCKS      1500.0 /* barriers, first copies, last store */
 #define TILE_CLOCKS      300.0  /* between two tiles of a CTA, besides the store */
 #define FUSED_CLOCKS     0.6    /* of an element: bias, activation, by latencies; not measured */
@@ -147,7 +148,8 @@ double plan_hopper_rounds(double rounds, double tile, double powered)
     return floor(rounds) * fmax(tile, powered) + (rest > 0 ? fmax(tile, powered * rest) : 0);
 }
 
-/* Kernels that repack take half as long for units in which D ends early: rounds in halves. */
+/* Kernels that repack leave out products of units in which D ends early, and take those last: they
+ * fill the last round of the others, then have rounds of their own. */
 static double trimmed_rounds(const struct problem *problem,
                              const struct config *config,
                              double walkers,
@@ -159,9 +161,12 @@ static double trimmed_rounds(const struct problem *problem,
     double batch = (double)problem->batch;
     double units = divide_up(problem->m, unit_m) * divide_up(problem->n, unit_n) * batch;
     double whole = whole_units(problem->m, unit_m) * whole_units(problem->n, unit_n) * batch;
-    double halves = (units + whole) / walkers;
+    double rest = whole / walkers - floor(whole / walkers);
+    double filled = rest > 0 ? (1 - rest) * walkers / EDGE_SHARE : 0;
+    double edges = fmax(units - whole - filled, 0);
 
-    return plan_hopper_rounds(whole > 0 ? fmax(halves, 2) : halves, tile, powered) / 2;
+    return plan_hopper_rounds(whole / walkers, tile, powered) +
+           ceil(edges / walkers) * EDGE_SHARE * tile;
 }
 
 /* Of two bounds of one time. */

@@ -38,7 +38,8 @@ uint64_t cuda_launch_units(const struct cuda_kernel *kernel, const struct gemmd_
 /*
  * CTAs. A grid that walks over the feed's units need never be larger than what runs at once, nor
  * than what makes the walk no longer: where some walkers would have a last unit and others none,
- * fewer of them take as long, and leave power to the others.
+ * fewer of them take as long, and leave power to the others. Not where the last units are those
+ * that D ends in, and short (kernels that repack): the walk with one of them less is shorter.
  */
 static unsigned
 grid_size(const struct cuda_kernel *kernel, const struct gemmd_feed *feed, uint32_t multiprocessors)
@@ -51,6 +52,8 @@ grid_size(const struct cuda_kernel *kernel, const struct gemmd_feed *feed, uint3
         most = MAX((uint64_t)multiprocessors * kernel->ctas_per_multiprocessor / cluster, 1u);
 
     uint64_t rounds = (units + most - 1) / most;
+    if (kernel->repack)
+        return (unsigned)MIN(units, most) * cluster;
     return (unsigned)((units + rounds - 1) / rounds) * cluster;
 }
 

@@ -57,6 +57,7 @@ constexpr int warps_n = GEMMD_WARPS_N;
 constexpr bool copies_elements = GEMMD_COPY == 1; /* CONFIG_COPY_ELEMENT */
 constexpr bool realigns = GEMMD_COPY == 4; /* CONFIG_COPY_REALIGN */
 constexpr bool stores_anywhere = GEMMD_COPY == 3 || realigns; /* CONFIG_COPY_REPACK */
+constexpr bool trims_edges = stores_anywhere && !realigns; /* see sched/raster.cuh */
 constexpr int shared_memory = GEMMD_SHARED_MEMORY;
 constexpr int ctas_per_multiprocessor = GEMMD_CTAS_PER_MULTIPROCESSOR;
 

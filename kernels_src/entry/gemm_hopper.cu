@@ -112,7 +112,6 @@ constexpr int products_behind = cfg::is_specialized && cfg::stages > 1 ? 1 : 0;
 /* Where sizes are odd, the last tiles have little in them, and often a round of their own: it takes
  * half as long without the products of what is not there. */
 constexpr int edge_cols = 64;
-constexpr bool trims_edges = cfg::stores_anywhere && cfg::tile_n > edge_cols;
 
 struct multiplier {
     const launch &in;
@@ -224,7 +223,7 @@ struct multiplier {
             if (k_tiles == 0)
                 tile.clear();
             int slot;
-            if constexpr (trims_edges)
+            if constexpr (cfg::trims_edges && cfg::tile_n > edge_cols)
                 slot = accum_from_ring_at(place_of(work, work.place()), tile, k_tiles);
             else
                 slot = accum_from_ring<cfg::tile_n>(tile, k_tiles);

@@ -132,44 +132,87 @@ struct any_writer {
             gmem_from_bits(g_element, ld_shared_u32(s_element));
     }
 
-    /* `beyond` elements lie between an aligned chunk's start and the row's. So aligned chunk i of
-     * the row begins at column i * out_chunk - beyond, and lies across chunks i - 1 and i of the
-     * row in shared memory. A lane stores chunk `number`, if it is whole, and an element of each
-     * end. */
-    DEVICE static void gmem_from_row(const rounded &part, u64 g_row, u32 row, u32 number)
-    {
-        int beyond = (int)(g_row & 15) / cfg::output_size, end = part.cols_left();
-        int first = (int)number * out_chunk - beyond;
-        int last = (end + beyond) / out_chunk * out_chunk - beyond;
+    /* Where a part's rows lie in D. `beyond` elements lie between an aligned chunk's start and the
+     * row's. So aligned chunk i of the row begins at column i * out_chunk - beyond, and lies across
+     * chunks i - 1 and i of the row in shared memory. */
+    struct rows_of_d {
+        u64 g_first, g_step;
+        int rows, cols; /* that there are */
 
-        if (first >= 0 && first + out_chunk <= end) {
-            u32 low[4], high[4] = {0, 0, 0, 0}, r[4];
-
-            ld_shared_v4_u32(low, part.s_chunk(row, beyond == 0 ? number : number - 1));
-            if (beyond != 0)
-                ld_shared_v4_u32(high, part.s_chunk(row, number));
-            chunk_across(r, low, high, (u32)(16 - beyond * cfg::output_size) & 15);
-            st_global_v4_u32(element_address(g_row, first), r);
+        DEVICE rows_of_d(const rounded &part)
+            : g_first(part.g_row_of_d(0)), g_step(element_address(0, part.to.job.ldd)),
+              rows(extent_in(part.to.job.m - part.row, rounded::rows)), cols(part.cols_left())
+        {
         }
-        if ((int)number >= out_chunk)
+
+        DEVICE u64 g_row(u32 row) const
+        {
+            return g_first + row * g_step;
+        }
+
+        DEVICE int beyond(u32 row) const
+        {
+            return (int)((u32)g_row(row) & 15) / cfg::output_size;
+        }
+    };
+
+    /* Whole chunks of some rows, one in each for a lane: all loads before the first store. */
+    template <int COUNT>
+    DEVICE static void
+    gmem_from_chunks(const rounded &part, const rows_of_d &to, u32 row, u32 row_step, u32 number)
+    {
+        u32 low[COUNT][4], high[COUNT][4];
+
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            bool is_across = to.beyond(row + i * row_step) != 0 && number > 0;
+
+            ld_shared_v4_u32(low[i], part.s_chunk(row + i * row_step, number - is_across));
+            ld_shared_v4_u32(high[i], part.s_chunk(row + i * row_step, number));
+        }
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            int beyond = to.beyond(row + i * row_step);
+            int first = (int)number * out_chunk - beyond;
+            u32 r[4];
+
+            chunk_across(r, low[i], high[i], (u32)(16 - beyond * cfg::output_size) & 15);
+            if ((int)(row + i * row_step) < to.rows && first >= 0 && first + out_chunk <= to.cols)
+                st_global_v4_u32(element_address(to.g_row(row + i * row_step), first), r);
+        }
+    }
+
+    /* The elements before and behind them, by four lanes for each row. */
+    DEVICE void gmem_from_ends(const rounded &part, const rows_of_d &to) const
+    {
+        u32 row = lane / 4;
+        int beyond = to.beyond(row);
+        int front = beyond != 0 ? min_of(out_chunk - beyond, to.cols) : 0;
+        int back = max_of((to.cols + beyond) / out_chunk * out_chunk - beyond, front);
+
+        if ((int)row >= to.rows)
             return;
-        if (beyond != 0 && (int)number < min_of(out_chunk - beyond, end))
-            gmem_from_element(part, g_row, row, (int)number);
-        if (last >= 0 && last + (int)number < end)
-            gmem_from_element(part, g_row, row, last + (int)number);
+#pragma unroll 1
+        for (int col = (int)lane % 4; col < front; col += 4)
+            gmem_from_element(part, to.g_row(row), row, col);
+#pragma unroll 1
+        for (int col = back + (int)lane % 4; col < to.cols; col += 4)
+            gmem_from_element(part, to.g_row(row), row, col);
     }
 
     DEVICE void gmem_from_smem(const rounded &part, const epilogue &) const
     {
-        constexpr u32 row_lanes = rounded::cols / out_chunk;
-        constexpr u32 rows_at_once = max_of(32 / row_lanes, 1);
-        u32 first_row = lane / row_lanes;
+        constexpr int row_lanes = rounded::cols / out_chunk;
+        constexpr int rows_at_once = 32 / row_lanes, turns = rounded::rows / rows_at_once;
+        constexpr int count = min_of(turns, 4);
+        rows_of_d to(part);
 
-        if (first_row >= rows_at_once)
-            return;
+        static_assert(rows_at_once * row_lanes == 32 && turns % count == 0, "lanes store alike");
 #pragma unroll 1
-        for (u32 row = first_row; row < rounded::rows && part.has_row(row); row += rows_at_once)
-            gmem_from_row(part, part.g_row_of_d(row), row, lane % row_lanes);
+        for (int turn = 0; turn < turns; turn += count)
+            gmem_from_chunks<count>(part, to, turn * rows_at_once + lane / row_lanes, rows_at_once,
+                                    lane % row_lanes);
+        gmem_from_ends(part, to);
     }
 
     /* --- rounded last ------------------------------------------------------------------------ */

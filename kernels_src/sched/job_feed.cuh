@@ -92,7 +92,7 @@ struct job_feed {
     /* Where it is. Some hundred cycles of divisions, for when there is time. */
     DEVICE raster::place place() const
     {
-        return raster::place_of(size, (raster::number)job().first_tile + unit());
+        return raster::place_of(size, (raster::number)job().first_tile + unit(), job());
     }
 
     DEVICE bool take(raster::place &ret_place)

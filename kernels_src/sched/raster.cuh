@@ -2,7 +2,8 @@
  * Order of the units of one product; a unit is what a cluster computes, cluster_m x cluster_n tiles
  * (one, without clusters). Units of a batch item are numbered in bands of about sixteen tile rows;
  * in a band the row runs fastest. CTAs that run at the same time then share A and B rows in the L2:
- * those of the band, and as many columns as the grid has CTAs left.
+ * those of the band, and as many columns as the grid has CTAs left. Kernels that leave out products
+ * where D ends early have such units last.
  *
  * The number decides the unit, never who computes it: slices of the range give the same bits.
  */
@@ -75,21 +76,45 @@ DEVICE u32 quotient(u32 a, u32 b)
     return a / b;
 }
 
-DEVICE place place_of(const extent &size, number unit)
+/* By rows and columns of units. 32 bits: an item of 2^32 tiles has no less than 512 GiB of D. */
+DEVICE place place_in_item(i64 item, u32 units_m, u32 units_n, u32 in_item)
 {
-    number per_item = size.units_m * size.units_n;
-    /* Small products are of one item and one band, and have no time for divisions. */
-    number item = unit < per_item ? 0 : quotient(unit, per_item);
-    /* From here on 32 bits: an item of 2^32 tiles has no less than 512 GiB of D. */
-    u32 in_item = (u32)(unit - item * per_item);
-    u32 units_m = (u32)size.units_m, units_n = (u32)size.units_n;
     u32 height = units_m < band ? units_m : band;
     u32 first_row = in_item < height * units_n ? 0 : in_item / (height * units_n) * height;
     u32 in_band = in_item - first_row * units_n;
     u32 rows = units_m - first_row < height ? units_m - first_row : height; /* the last is lower */
     u32 col = in_band / rows, row = first_row + (in_band - col * rows);
 
-    return {(i64)item, (i64)row * unit_m, (i64)col * unit_n};
+    return {item, (i64)row * unit_m, (i64)col * unit_n};
+}
+
+/* The units that D fills, as above, then those that it ends in: the right column, and what is left
+ * of the last row. They have less to do, and what has less to do comes last. */
+DEVICE place place_with_edges(i64 item, u32 units_m, u32 units_n, u32 in_item, const gemmd_job &job)
+{
+    u32 whole_m = (u32)(job.m / unit_m), whole_n = (u32)(job.n / unit_n), whole = whole_m * whole_n;
+
+    if (in_item < whole)
+        return place_in_item(item, whole_m, whole_n, in_item);
+    in_item -= whole;
+    if (whole_n < units_n && in_item < units_m)
+        return {item, (i64)in_item * unit_m, (i64)whole_n * unit_n};
+    if (whole_n < units_n)
+        in_item -= units_m;
+    return {item, (i64)whole_m * unit_m, (i64)in_item * unit_n};
+}
+
+DEVICE place place_of(const extent &size, number unit, const gemmd_job &job)
+{
+    number per_item = size.units_m * size.units_n;
+    /* Small products are of one item and one band, and have no time for divisions. */
+    number item = unit < per_item ? 0 : quotient(unit, per_item);
+    u32 in_item = (u32)(unit - item * per_item);
+    u32 units_m = (u32)size.units_m, units_n = (u32)size.units_n;
+
+    if constexpr (cfg::trims_edges)
+        return place_with_edges((i64)item, units_m, units_n, in_item, job);
+    return place_in_item((i64)item, units_m, units_n, in_item);
 }
 
 } // namespace raster

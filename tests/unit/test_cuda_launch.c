@@ -195,6 +195,19 @@ static enum status submit(const struct gemmd_command *command)
     return (enum status)completion.status;
 }
 
+/* Their last units are those that D ends in, and short: a walker that has one of them less is done
+ * sooner. */
+Test(cuda_launch, starts_all_walkers_of_kernels_that_repack)
+{
+    struct gemmd_command command = unaligned_product();
+
+    command.body.gemm.m = 6 * TILE;
+    command.body.gemm.n = TILE;
+    load_repacking();
+    cr_assert_eq(submit(&command), STATUS_OK);
+    cr_expect_eq(fake_driver_last_launch().grid, 4);
+}
+
 Test(cuda_launch, repacks_unaligned_inputs_and_reads_the_copies)
 {
     struct gemmd_command command = unaligned_product();
