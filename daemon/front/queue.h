@@ -35,11 +35,12 @@
 
 /* A job of the main track that takes no longer goes first in the worker, before committed ones that
  * have not begun: it has a horizon of its own, since it waits only behind what runs and its like.
- * That is for the prediction to say. What was measured of such jobs contains their launch, and a
- * busy CPU's delays; some times more is no reason yet to make them wait.
+ * That is for the prediction to say. What was measured of such jobs contains their launch, copies
+ * from memory that is used for the first time, and a busy CPU's delays: up to QUEUE_QUICK_MEASURED
+ * it is no reason to make them wait.
  */
 #define QUEUE_QUICK_SECONDS  20e-6
-#define QUEUE_QUICK_MEASURED (4 * QUEUE_QUICK_SECONDS)
+#define QUEUE_QUICK_MEASURED QUEUE_HORIZON_SECONDS
 
 /* What has a track beside the main one: products with so many bytes on host memory, copies of so
  * many. Less is over sooner than the tracks can be told of each other. */

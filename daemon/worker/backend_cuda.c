@@ -77,6 +77,7 @@ static int backend_cuda_submit(struct backend *backend, const struct gemmd_comma
 {
     struct backend_cuda *self = self_of(backend);
 
+    cuda_hosts_use(&self->memory.hosts, command);
     self->execute.panels.scratch_limit = backend->scratch;
     self->execute.panels.scratch_most = backend->device.memory;
     return cuda_execute_submit(&self->execute, command);
@@ -117,7 +118,7 @@ static void register_link(struct backend_cuda *self, const struct link *link)
     void *base;
     size_t size;
     link_memory_range(link, &base, &size);
-    if (cuda_memory_register(&self->memory, base, size, /* writable= */ true))
+    if (cuda_hosts_register(&self->memory.hosts, base, size, /* writable= */ true))
         self->link_base = base;
 }
 

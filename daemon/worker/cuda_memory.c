@@ -14,9 +14,7 @@ struct mapping {
     uint64_t id;
     size_t size; /* as mapped: device memory is rounded up to the granularity */
 
-    /* host */
-    void *host; /* MAP_FAILED for device memory */
-    bool is_registered;
+    struct cuda_host host; /* has no base: device memory */
 
     /* device */
     CUdeviceptr device; /* reserved address range, 0 for host memory */
@@ -25,8 +23,6 @@ struct mapping {
 
     CUdeviceptr opened; /* by a legacy handle; 0: none */
 };
-
-#define MAPPING_NULL ((struct mapping){.host = MAP_FAILED})
 
 /* The properties of every allocation, needed again for its granularity. */
 static CUmemAllocationProp properties(const struct cuda_device *device)
@@ -43,24 +39,35 @@ void cuda_memory_init(struct cuda_memory *memory,
                       const struct cuda_device *device)
 {
     *memory = (struct cuda_memory){.driver = driver, .device = device};
+    cuda_hosts_init(&memory->hosts, driver, device);
     list_init(&memory->mappings);
+}
+
+static struct mapping *mapping_new(uint64_t id)
+{
+    struct mapping *mapping = calloc(1, sizeof(*mapping));
+
+    if (!mapping)
+        return NULL;
+    mapping->id = id;
+    cuda_host_init(&mapping->host);
+    return mapping;
 }
 
 /* Accepts a half-built mapping. Results are ignored on purpose: after a sticky error every call
  * fails, and the process is about to end. */
-static void mapping_deinit(struct mapping *mapping, const struct driver *driver)
+static void mapping_free(struct mapping *mapping, struct cuda_memory *memory)
 {
-    if (mapping->is_registered)
-        (void)cu_parked(driver)->MemHostUnregister(mapping->host);
-    if (mapping->host != MAP_FAILED)
-        (void)munmap(mapping->host, mapping->size);
+    const struct driver *driver = memory->driver;
+
+    cuda_host_deinit(&mapping->host, &memory->hosts);
     if (mapping->is_mapped)
         (void)cu(driver)->MemUnmap(mapping->device, mapping->size);
     if (mapping->device)
         (void)cu(driver)->MemAddressFree(mapping->device, mapping->size);
     if (mapping->opened)
         (void)cu_parked(driver)->IpcCloseMemHandle(mapping->opened);
-    *mapping = MAPPING_NULL;
+    free(mapping);
 }
 
 void cuda_memory_deinit(struct cuda_memory *memory)
@@ -69,25 +76,8 @@ void cuda_memory_deinit(struct cuda_memory *memory)
     {
         struct mapping *mapping = container_of(node, struct mapping, link);
         list_unlink(node);
-        mapping_deinit(mapping, memory->driver);
-        free(mapping);
+        mapping_free(mapping, memory);
     }
-}
-
-bool cuda_memory_register(const struct cuda_memory *memory, void *base, size_t size, bool writable)
-{
-    unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
-    /* Pages mapped without write permission cannot be pinned for writing. */
-    if (!writable && !memory->device->can_register_read_only)
-        return false;
-    if (!writable)
-        flags |= CU_MEMHOSTREGISTER_READ_ONLY;
-
-    CUresult result = cu(memory->driver)->MemHostRegister(base, size, flags);
-    if (result != CUDA_SUCCESS)
-        log_warning("event=host_memory_not_registered bytes=%zu error=%s consequence=slow_copies",
-                    size, driver_error_name(memory->driver, result));
-    return result == CUDA_SUCCESS;
 }
 
 static int map_host(struct cuda_memory *memory,
@@ -107,17 +97,18 @@ static int map_host(struct cuda_memory *memory,
     }
 
     int protection = PROT_READ | (request->writable ? PROT_WRITE : 0);
-    mapping->size = request->size;
-    mapping->host = mmap(NULL, request->size, protection, MAP_SHARED, fd, 0);
-    if (mapping->host == MAP_FAILED) {
+    void *base = mmap(NULL, request->size, protection, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED) {
         fault_set(ret_fault, errno == ENOMEM ? STATUS_OUT_OF_MEMORY : STATUS_INVALID_ARGUMENT,
                   "buffer", "mapping %" PRIu64 " bytes of host memory: %s", request->size,
                   strerror(errno));
         return DRIVER_E_FAULT;
     }
 
-    mapping->is_registered =
-        cuda_memory_register(memory, mapping->host, mapping->size, request->writable);
+    mapping->host.base = base;
+    mapping->host.size = request->size;
+    mapping->host.is_writable = request->writable;
+    cuda_host_add(&mapping->host, &memory->hosts);
     return 0;
 }
 
@@ -386,7 +377,7 @@ static uint64_t address_of(const struct mapping *mapping)
         return mapping->opened + mapping->offset;
     if (mapping->device)
         return mapping->device + mapping->offset;
-    return (uint64_t)(uintptr_t)mapping->host;
+    return (uint64_t)(uintptr_t)mapping->host.base;
 }
 
 int cuda_memory_map(struct cuda_memory *memory,
@@ -395,21 +386,18 @@ int cuda_memory_map(struct cuda_memory *memory,
                     uint64_t *ret_address,
                     struct fault *ret_fault)
 {
-    cleanup(freep) struct mapping *mapping = malloc(sizeof(*mapping));
+    struct mapping *mapping = mapping_new(request->id);
     if (!mapping)
         return error_origin(-ENOMEM);
 
-    *mapping = MAPPING_NULL;
-    mapping->id = request->id;
     int r = build(memory, request, fd, mapping, ret_fault);
     if (r) {
-        mapping_deinit(mapping, memory->driver);
+        mapping_free(mapping, memory);
         return r;
     }
 
     *ret_address = address_of(mapping);
     list_append(&memory->mappings, &mapping->link);
-    mapping = NULL;
     return 0;
 }
 
@@ -421,8 +409,7 @@ void cuda_memory_unmap(struct cuda_memory *memory, uint64_t id)
         if (mapping->id != id)
             continue;
         list_unlink(node);
-        mapping_deinit(mapping, memory->driver);
-        free(mapping);
+        mapping_free(mapping, memory);
         return;
     }
 }

@@ -5,7 +5,7 @@
  * by descriptor or legacy handle, which is checked here because only the driver can.
  *
  * Device memory is released by VMM calls only: they work beside a resident grid, cuMemFree does
- * not. A host mapping that cannot be registered still serves, through pageable copies.
+ * not.
  *
  * Owner: backend_cuda. Thread: the worker's.
  */
@@ -13,11 +13,12 @@
 
 #include "../core/list.h"
 #include "../link/link_message.h"
-#include "cuda_device.h"
+#include "cuda_host.h"
 
 struct cuda_memory {
     const struct driver *driver;
     const struct cuda_device *device;
+    struct cuda_hosts hosts;
     struct list mappings;
 };
 
@@ -34,6 +35,3 @@ int cuda_memory_map(struct cuda_memory *memory,
                     struct fault *ret_fault);
 /* Unknown numbers are ignored. No job may use the memory any more. */
 void cuda_memory_unmap(struct cuda_memory *memory, uint64_t id);
-
-/* Registers memory that somebody else mapped; false, and no harm, when the driver refuses. */
-bool cuda_memory_register(const struct cuda_memory *memory, void *base, size_t size, bool writable);

@@ -3,6 +3,7 @@
  * what it does when the driver says no: device, memory, kernels. test_cuda_execute.c has the jobs.
  */
 #include "../../daemon/worker/backend.h"
+#include "../../daemon/worker/cuda_host.h"
 #include "../support/fake_driver.h"
 
 #include <criterion/criterion.h>
@@ -260,11 +261,13 @@ Test(backend_cuda, undoes_a_mapping_that_fails_half_way)
     close_clean();
 }
 
+#define LARGE (CUDA_HOST_LATE + 5000)
+
 Test(backend_cuda, host_memory_is_mapped_registered_and_given_back)
 {
-    int fd = memory_file(5000), kept = dup(fd);
+    int fd = memory_file(LARGE), kept = dup(fd);
     uint64_t address;
-    cr_assert_eq(map(LINK_MEMORY_HOST, 1, 5000, &fd, &address), 0, "%s", fault.message);
+    cr_assert_eq(map(LINK_MEMORY_HOST, 1, LARGE, &fd, &address), 0, "%s", fault.message);
     cr_expect_eq(fd, -1);
     ((char *)(uintptr_t)address)[4999] = 'x';
     char read_back;
@@ -280,10 +283,10 @@ Test(backend_cuda, host_memory_is_mapped_registered_and_given_back)
 
 Test(backend_cuda, read_only_host_memory_is_registered_as_such)
 {
-    int fd = memory_file(4096);
+    int fd = memory_file(LARGE);
     uint64_t address;
     struct link_message request = {
-        .kind = LINK_MAP, .memory_kind = LINK_MEMORY_HOST, .id = 1, .size = 4096, .writable = 0};
+        .kind = LINK_MAP, .memory_kind = LINK_MEMORY_HOST, .id = 1, .size = LARGE, .writable = 0};
     cr_assert_eq(gpu->operations->map(gpu, &request, &fd, &address, &fault), 0);
     cr_expect(fake_driver_register_flags() & CU_MEMHOSTREGISTER_READ_ONLY);
     close_clean();
@@ -291,10 +294,10 @@ Test(backend_cuda, read_only_host_memory_is_registered_as_such)
 
 Test(backend_cuda, host_memory_that_cannot_be_registered_still_serves)
 {
-    int fd = memory_file(4096);
+    int fd = memory_file(LARGE);
     uint64_t address;
     fake_driver_fail("cuMemHostRegister", 0, CUDA_ERROR_NOT_PERMITTED);
-    cr_assert_eq(map(LINK_MEMORY_HOST, 1, 4096, &fd, &address), 0);
+    cr_assert_eq(map(LINK_MEMORY_HOST, 1, LARGE, &fd, &address), 0);
     cr_expect_neq(address, 0);
     close_clean();
 }
