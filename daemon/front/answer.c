@@ -6,7 +6,7 @@
 #include "../core/error.h"
 #include "server.h"
 
-#include <stdio.h>
+#include <string.h>
 
 static int encode_product(const struct job *job,
                           const struct gemmd_completion *completion,
@@ -21,7 +21,10 @@ static int encode_product(const struct job *job,
     };
 
     static_assert(sizeof(reply.configuration) >= CONFIG_TEXT_MAX, "every text fits");
-    config_to_text(&job->config, reply.configuration);
+    if (job->kernel)
+        (void)strcpy(reply.configuration, job->kernel->text);
+    else
+        config_to_text(&job->config, reply.configuration);
     if (!d->buffer) {
         reply.data = staging_data(&d->staging);
         reply.size = d->span;

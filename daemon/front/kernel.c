@@ -63,10 +63,8 @@ static int kernel_load(struct kernel *kernel)
         .cluster_n = kernel->config.cluster_n,
         .cluster_k = kernel->config.cluster_k,
     };
-    char text[CONFIG_TEXT_MAX];
 
     config_resources(&kernel->config, &resources);
-    config_to_text(&kernel->config, text);
     message.threads = resources.threads;
     message.shared_memory = resources.shared_memory;
     message.ctas_per_multiprocessor = resources.ctas_per_multiprocessor;
@@ -75,7 +73,7 @@ static int kernel_load(struct kernel *kernel)
     message.repacks = resources.repacks;
     for (int i = 0; i < LINK_BOXES; i++)
         message.box[i] = (struct link_box){resources.box[i].columns, resources.box[i].rows};
-    (void)snprintf(message.configuration, sizeof(message.configuration), "%s", text);
+    (void)snprintf(message.configuration, sizeof(message.configuration), "%s", kernel->text);
     (void)snprintf(message.entry, sizeof(message.entry), "%s", config_entry(&kernel->config));
     return error_trace(worker_load(kernel->table->worker, &message, kernel->fd));
 }
@@ -109,9 +107,8 @@ static void compiled(const struct cubin *cubin,
                      void *context)
 {
     struct kernel *kernel = context;
-    char text[CONFIG_TEXT_MAX];
+    const char *text = kernel->text;
 
-    config_to_text(&kernel->config, text);
     if (!cubin) {
         log_warning("kernel=%s state=failed status=%s", text, status_name(fault->status));
         kernel_fail(kernel, fault);
@@ -226,6 +223,7 @@ static struct kernel *kernel_new(struct kernels *kernels, const struct config *c
     kernel->table = kernels;
     kernel->id = kernels->next_id++;
     kernel->config = *config;
+    config_to_text(config, kernel->text);
     kernel->fd = -1;
     kernel->state = KERNEL_FAILED; /* until asked for, just below */
     list_append(&kernels->all, &kernel->link);

@@ -23,6 +23,7 @@ struct kernel {
     struct kernels *table;
     uint64_t id;
     struct config config;
+    char text[CONFIG_TEXT_MAX]; /* the configuration's, which every answer has */
     enum kernel_state state;
     struct key key;
     int fd; /* memfd with the cubin; -1: none */

@@ -69,6 +69,17 @@ static void drop_unread(struct problem *problem)
 
 /* --- operands -------------------------------------------------------------------------------- */
 
+/* What a fault names. */
+static const struct {
+    const char *buffer, *offset, *data;
+} arguments[OPERAND_COUNT] = {
+    [OPERAND_A] = {"a.buffer", "a.offset", "a.data"},
+    [OPERAND_B] = {"b.buffer", "b.offset", "b.data"},
+    [OPERAND_C] = {"c.buffer", "c.offset", "c.data"},
+    [OPERAND_BIAS] = {"bias.buffer", "bias.offset", "bias.data"},
+    [OPERAND_D] = {"d.buffer", "d.offset", "d.data"},
+};
+
 static enum status check_buffer(const struct draft *draft,
                                 enum operand_role role,
                                 const struct handle *handle,
@@ -78,10 +89,8 @@ static enum status check_buffer(const struct draft *draft,
     const struct request_operand *operand = &draft->request->operand[wire];
     uint64_t span = problem_span(&draft->problem, role), end;
     size_t element = element_size(&draft->problem, role);
-    const char *name = operand_name(wire);
-    char argument[FAULT_ARGUMENT_MAX];
+    const char *name = operand_name(wire), *argument = arguments[wire].buffer;
 
-    (void)snprintf(argument, sizeof(argument), "%s.buffer", name);
     if (!handle)
         return fault_set(fault, STATUS_NOT_FOUND, argument,
                          "%s.buffer is %" PRIu64 "; this connection has no such buffer", name,
@@ -89,7 +98,7 @@ static enum status check_buffer(const struct draft *draft,
     if (role == OPERAND_D && !handle_may_write(handle, argument, operand->buffer, fault))
         return fault->status;
 
-    (void)snprintf(argument, sizeof(argument), "%s.offset", name);
+    argument = arguments[wire].offset;
     if (operand->offset % element != 0)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, argument,
                          "%s.offset is %" PRIu64 "; allowed are multiples of the element's %zu "
@@ -109,9 +118,8 @@ check_inline(const struct draft *draft, enum operand_role role, struct fault *fa
     enum operand_role wire = wire_role(draft->request, role);
     const struct request_operand *operand = &draft->request->operand[wire];
     uint64_t span = problem_span(&draft->problem, role);
-    char argument[FAULT_ARGUMENT_MAX];
+    const char *argument = arguments[wire].data;
 
-    (void)snprintf(argument, sizeof(argument), "%s.data", operand_name(wire));
     if (operand->size != span)
         return fault_set(fault, STATUS_INVALID_ARGUMENT, argument,
                          "%s has %zu bytes; its shape, leading dimension and stride span %" PRIu64,
