@@ -110,10 +110,11 @@ void fields_refuse(struct fields *fields,
               given, allowed);
 }
 
+/* Every field is looked for among all, so most keys must be passed over without a call. */
 static bool key_is(const msgpack_object *key, const char *name, size_t length)
 {
-    return key->type == MSGPACK_OBJECT_STR && key->via.str.size == length &&
-           memcmp(key->via.str.ptr, name, length) == 0;
+    return key->type == MSGPACK_OBJECT_STR && key->via.str.size == length && length > 0 &&
+           key->via.str.ptr[0] == name[0] && memcmp(key->via.str.ptr, name, length) == 0;
 }
 
 const msgpack_object *fields_find(struct fields *fields, const char *name)
