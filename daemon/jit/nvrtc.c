@@ -301,10 +301,11 @@ static bool has_disk_cache(const struct nvrtc *nvrtc)
 static int run_compiler(struct nvrtc *nvrtc,
                         struct nvrtc_program *program,
                         const struct config *config,
+                        const char *const *more,
                         struct nvrtc_result *result)
 {
     struct key_options options;
-    const char *text[KEY_OPTIONS_MAX + 1];
+    const char *text[KEY_OPTIONS_MAX + 1 + NVRTC_MORE_MAX];
     size_t n;
     int r, outcome;
 
@@ -313,6 +314,8 @@ static int run_compiler(struct nvrtc *nvrtc,
         text[n] = options.text[n];
     if (has_disk_cache(nvrtc))
         text[n++] = "-no-cache";
+    for (size_t i = 0; more && i < NVRTC_MORE_MAX && more[i]; i++)
+        text[n++] = more[i];
     outcome = nvrtc->compile(program, (int)n, text);
     r = take_log(nvrtc, program, result);
     if (r)
@@ -324,6 +327,7 @@ static int run_compiler(struct nvrtc *nvrtc,
 static int compile_source(struct nvrtc *nvrtc,
                           const struct sources *sources,
                           const struct config *config,
+                          const char *const *more,
                           struct nvrtc_result *result)
 {
     const struct source_file *source = sources_find(sources, config_source(config));
@@ -340,7 +344,7 @@ static int compile_source(struct nvrtc *nvrtc,
                       headers.name);
     if (r != NVRTC_SUCCESS)
         return nvrtc_fold(nvrtc, r, result);
-    r = run_compiler(nvrtc, program, config, result);
+    r = run_compiler(nvrtc, program, config, more, result);
     (void)nvrtc->destroy(&program);
     return r;
 }
@@ -365,15 +369,16 @@ static double seconds_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-int nvrtc_compile(struct nvrtc *nvrtc,
-                  const struct sources *sources,
-                  const struct config *config,
-                  struct nvrtc_result *ret_result)
+int nvrtc_compile_with(struct nvrtc *nvrtc,
+                       const struct sources *sources,
+                       const struct config *config,
+                       const char *const *more,
+                       struct nvrtc_result *ret_result)
 {
     cleanup(nvrtc_result_deinit) struct nvrtc_result result = {.cubin = CUBIN_NULL};
     struct ptxas_usage usage;
     double start = seconds_now();
-    int r = compile_source(nvrtc, sources, config, &result);
+    int r = compile_source(nvrtc, sources, config, more, &result);
 
     if (r < 0)
         return error_trace(r);
@@ -385,4 +390,12 @@ int nvrtc_compile(struct nvrtc *nvrtc,
     config_to_text(config, result.cubin.configuration);
     *ret_result = steal(result, ((struct nvrtc_result){.cubin = CUBIN_NULL}));
     return r;
+}
+
+int nvrtc_compile(struct nvrtc *nvrtc,
+                  const struct sources *sources,
+                  const struct config *config,
+                  struct nvrtc_result *ret_result)
+{
+    return nvrtc_compile_with(nvrtc, sources, config, /* more= */ NULL, ret_result);
 }

@@ -36,6 +36,14 @@ int nvrtc_compile(struct nvrtc *nvrtc,
                   const struct sources *sources,
                   const struct config *config,
                   struct nvrtc_result *ret_result);
+/* The same with options that the configuration does not have, NULL behind the last: for kernels
+ * that are looked into, never for the cache, whose key does not know of them. */
+#define NVRTC_MORE_MAX 4
+int nvrtc_compile_with(struct nvrtc *nvrtc,
+                       const struct sources *sources,
+                       const struct config *config,
+                       const char *const *more,
+                       struct nvrtc_result *ret_result);
 
 enum {
     NVRTC_E_ABSENT = 1,

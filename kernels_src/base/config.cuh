@@ -1,6 +1,6 @@
 /*
- * The only reader of -D values. daemon/plan/config.c writes them; the asserts here are the device's
- * half of that agreement.
+ * The only reader of a configuration's -D values. daemon/plan/config.c writes them; the asserts
+ * here are the device's half of that agreement.
  */
 #pragma once
 
