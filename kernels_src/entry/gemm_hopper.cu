@@ -130,12 +130,9 @@ struct multiplier {
         stamp.open(GEMMD_STAMP_GROUP_0 + group, warp == 0 && lane == 0);
     }
 
-    /* Of the K tile whose products are done. */
     DEVICE void release(int slot)
     {
-        stamp.add(GEMMD_STAMP_PRODUCTS_DONE);
         slot_release(in.s_base, slot, lane);
-        stamp.add(GEMMD_STAMP_SLOT_RELEASED);
         loads.next();
     }
 
@@ -153,13 +150,13 @@ struct multiplier {
             /* The same number, but the compiler sees that it is the warp's: descriptors are then
              * made in uniform registers, with no moves between products. */
             wait_parity(smem::full_barrier(in.s_base, at.slot), at.parity);
-            stamp.add(GEMMD_STAMP_FULL_SEEN);
+            stamp.slot_seen();
             if constexpr (COLS > 0)
                 tile.accum_from_smem<COLS>(in.s_base, (int)shfl_sync_idx((u32)at.slot, 0),
                                            first_block, i > 0);
-            stamp.add(GEMMD_STAMP_PRODUCTS_ISSUED);
-            stamp.add_landed(in.s_base, at);
+            stamp.products_issued(in.s_base, at);
             wgmma_wait_group<products_behind>();
+            stamp.wait_ended();
             if (products_behind == 0)
                 release(at.slot);
             else if (i > 0)
@@ -185,6 +182,7 @@ struct multiplier {
     DEVICE void finish(group_tile &tile, int k_tiles, int slot)
     {
         wgmma_wait_group<0>();
+        stamp.products_done();
         tile.fence();
         if (products_behind > 0 && k_tiles > 0)
             release(slot);
@@ -219,7 +217,7 @@ struct multiplier {
                 at.skip(k_tiles);
                 continue;
             }
-            stamp.add(GEMMD_STAMP_TILE_BEGIN);
+            stamp.tile_begins();
             if (k_tiles == 0)
                 tile.clear();
             int slot;
@@ -230,16 +228,15 @@ struct multiplier {
             out_place to = place_of(work, work.place()); /* while the last products run */
             epilogue op(work.job(), to.item);
             finish(tile, k_tiles, slot);
-            stamp.add(GEMMD_STAMP_EPILOGUE_BEGIN);
             if constexpr (stores_direct) {
                 if (direct_writer::can_write(op)) {
                     direct_writer({warp, lane}).gmem_from_accum(tile, to, op);
-                    stamp.add(GEMMD_STAMP_EPILOGUE_END);
+                    stamp.epilogue_ends();
                     continue;
                 }
             }
             writer.gmem_from_accum(tile, to, op);
-            stamp.add(GEMMD_STAMP_EPILOGUE_END);
+            stamp.epilogue_ends();
         }
         writer.drain();
         stamp.close();

@@ -28,11 +28,11 @@ struct tiled_cta {
         smem_from_gmem(smem::a_of_slot(s_base, 0), a, k_left);
         smem_from_gmem(smem::b_of_slot(s_base, 0), b, k_left);
         cp_async_commit_group();
-        copies.add(GEMMD_STAMP_COPY_ISSUED);
+        copies.copies_issued();
         cp_async_wait_group<0>();
         fence_proxy_async_shared_cta();
         bar_sync_0();
-        products.add(GEMMD_STAMP_FULL_SEEN);
+        products.slot_seen();
     }
 
     DEVICE void
@@ -50,12 +50,12 @@ struct tiled_cta {
         for (i64 done = 0; done < k; done += cfg::tile_k) {
             smem_from_gmem_and_meet(a, b, extent_in(k - done, cfg::tile_k));
             tile.accum_from_smem<cfg::tile_n>(s_base, 0, group * group_tile::blocks, done > 0);
-            products.add(GEMMD_STAMP_PRODUCTS_ISSUED);
+            products.products_issued(s_base, ring_position());
             wgmma_wait_group<0>();
-            products.add(GEMMD_STAMP_PRODUCTS_DONE);
+            products.wait_ended();
             bar_sync_0(); /* all have read the slot */
-            products.add(GEMMD_STAMP_SLOT_RELEASED);
         }
+        products.products_done();
         tile.fence();
     }
 };
@@ -83,11 +83,10 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
         out_place to = {job, maps.of[work.index], (int)at.row + me.group * cfg::group_m,
                         (int)at.col, (int)at.item};
 
-        products.add(GEMMD_STAMP_TILE_BEGIN);
+        products.tile_begins();
         me.accum_from_gmem(tile, job, at);
-        products.add(GEMMD_STAMP_EPILOGUE_BEGIN);
         writer.gmem_from_accum(tile, to, epilogue(job, to.item));
-        products.add(GEMMD_STAMP_EPILOGUE_END);
+        products.epilogue_ends();
     }
     writer.drain();
     products.close();

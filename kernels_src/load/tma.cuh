@@ -206,7 +206,7 @@ struct loader {
         mbarrier_arrive_expect_tx(s_full, smem::slot_size);
         a.smem_from_gmem(smem::a_of_slot(s_base, at.slot), k, s_full);
         b.smem_from_gmem(smem::b_of_slot(s_base, at.slot), k, s_full);
-        stamp.add(GEMMD_STAMP_COPY_ISSUED);
+        stamp.copies_issued();
         at.advance();
         k += cfg::tile_k;
         return k < k_end;

@@ -21,6 +21,7 @@ int bench_latency(int argc, char **argv);
 int bench_cold(int argc, char **argv);
 int bench_compile(int argc, char **argv);
 int bench_kernels(int argc, char **argv);
+int bench_ladder(int argc, char **argv);
 int bench_share(int argc, char **argv);
 int bench_share_peer(int argc, char **argv);
 int bench_member(int argc, char **argv);         /* one client of share, fair */

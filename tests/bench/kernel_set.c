@@ -15,6 +15,7 @@ struct kernel_entry {
     struct nvrtc_result result; /* until it is loaded */
     int outcome;                /* of the compiler */
     struct fault fault;
+    struct kernel_made made;
     const struct cuda_kernel *kernel;
 };
 
@@ -66,8 +67,8 @@ static void *compile(void *context)
     while ((i = atomic_fetch_add(&work->next, 1)) < work->set->count) {
         struct kernel_entry *entry = &work->set->entries[i];
 
-        entry->outcome =
-            nvrtc_compile(work->set->nvrtc, &work->set->sources, &entry->config, &entry->result);
+        entry->outcome = nvrtc_compile_with(work->set->nvrtc, &work->set->sources, &entry->config,
+                                            work->set->more, &entry->result);
     }
     return NULL;
 }
@@ -90,6 +91,8 @@ static void load(struct kernel_set *set, struct kernel_entry *entry, uint64_t id
 {
     struct link_message request = load_request(&entry->config, id, entry->result.cubin.size);
 
+    entry->made =
+        (struct kernel_made){entry->result.cubin.registers, entry->result.cubin.compile_seconds};
     if (entry->outcome)
         (void)fault_set(&entry->fault, STATUS_COMPILE_FAILED, "", "%s",
                         entry->result.log ? entry->result.log : "no log");
@@ -103,7 +106,14 @@ void kernel_set_build(struct kernel_set *set)
 {
     compile_all(set);
     for (; set->built < set->count; set->built++)
-        load(set, &set->entries[set->built], set->built + 1);
+        load(set, &set->entries[set->built], set->first_id + set->built + 1);
+}
+
+struct kernel_made kernel_set_made(const struct kernel_set *set, const struct config *config)
+{
+    const struct kernel_entry *entry = find(set, config);
+
+    return entry ? entry->made : (struct kernel_made){0};
 }
 
 const struct cuda_kernel *

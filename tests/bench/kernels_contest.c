@@ -57,8 +57,7 @@ int kernels_warm_up(struct kernels_setting *s, struct fault *fault)
     return 0;
 }
 
-/* The GPU has been busy for the whole warm-up when this returns, and has nothing to do. */
-static void heat_end(struct kernels_setting *s)
+void kernels_heat_end(struct kernels_setting *s)
 {
     double left = s->heat_since + s->warmup - bench_now();
 
@@ -254,7 +253,7 @@ static int measure(struct kernels_setting *s, struct kernels_row *row)
     r = contest.our_count > 0 && contest.rank[0] == 0 ? 0 : -1;
     if (r == 0) {
         enter_peer(&contest);
-        heat_end(s);
+        kernels_heat_end(s);
         try_all(&contest);
         r = decide(&contest, row);
         heat_on(&s->heat);

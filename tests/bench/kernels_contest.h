@@ -37,6 +37,8 @@ struct kernels_setting {
 
 /* The GPU is busy from here on, but while a row is timed. 0, or -1 with the fault filled. */
 int kernels_warm_up(struct kernels_setting *setting, struct fault *fault);
+/* The GPU has been busy for the whole warm-up when this returns, and has nothing to do. */
+void kernels_heat_end(struct kernels_setting *setting);
 /* Measures and prints. 0; -1: there is no row, a line says what failed; 1: there is one, but
  * another candidate of the plan failed, of which a line tells. */
 int kernels_measure(struct kernels_setting *setting,

@@ -75,6 +75,15 @@ static const struct bench_command commands[] = {
      "      plan's best few; with TEXT a row for each configuration whose name contains it; with\n"
      "      --summary the verdict on the rows of an earlier run, without a GPU",
      bench_kernels},
+    {"ladder",
+     "[--shape MxNxK] [--trace FILE] [--kernels DIR] [--device cuda:0] [--peer cublaslt|none]\n"
+     "        [--warmup 3] [--settle 0.4] [--rounds 5] [--round 0.08]\n"
+     "      the steps of the hopper ladder side by side, bf16 nt, and what stamps in an "
+     "instrumented\n"
+     "      build of each say: the tensor cores' idle share, copies under way, products back to "
+     "back;\n"
+     "      with FILE the stamps of each step's first CTAs as a trace for Chrome or Perfetto",
+     bench_ladder},
 #endif
 };
 

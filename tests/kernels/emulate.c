@@ -12,7 +12,8 @@
  * process of its own, so that a fault names its case. Operands end at a page that cannot be
  * touched, gaps between rows hold NaN, D is poisoned, absent operands are null.
  */
-#define GEMMD_TENSOR_JOBS 2 /* slices share a feed; a launch of the daemon's has one job */
+#include "emulate_kernel.h"
+
 #include "../../daemon/core/problem.h"
 #include "../../daemon/link/link_job.h"
 #include "../../daemon/plan/plan_hopper.h"
@@ -22,26 +23,12 @@
 #include "emulate_tensor.h"
 #include "emulate_workspace.h"
 
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-typedef void (*emulate_fn)(const struct gemmd_feed *feed,
-                           const struct gemmd_tensor_maps *maps,
-                           uint32_t walkers, /* CTAs, or clusters of them */
-                           int late,
-                           int backwards);
-
-typedef void (*emulate_repack_fn)(const struct gemmd_repack *what, uint32_t ctas, int backwards);
-
-struct emulation {
-    emulate_fn run;
-    emulate_repack_fn repack;
-};
 
 struct run {
     const struct config *config;
@@ -363,58 +350,15 @@ static bool ring_run(const struct config *config, const struct emulation *emulat
     return is_right;
 }
 
-static bool kernel_compile(const struct config *config, const char *object)
-{
-    struct config_defines defines;
-    char entry[64];
-    char *argv[CONFIG_DEFINES_MAX + 16] = {HOST_CXX,
-                                           "-std=c++17",
-                                           "-O1",
-                                           "-fPIC",
-                                           "-shared",
-                                           "-fvisibility=hidden",
-                                           "-w",
-                                           "-D_GNU_SOURCE",
-                                           "-DGEMMD_TENSOR_JOBS=2", /* as below */
-                                           "-I" HOST_DIRECTORY,
-                                           "-I" KERNELS_DIRECTORY,
-                                           entry,
-                                           HOST_DIRECTORY "/kernel.cpp",
-                                           "-o",
-                                           (char *)object};
-    size_t count = 15;
-    int status;
-    pid_t child;
-
-    snprintf(entry, sizeof entry, "-DHOST_ENTRY=\"%s\"", config_source(config));
-    config_to_defines(config, &defines);
-    for (size_t i = 0; i < defines.count; i++)
-        argv[count++] = defines.text[i];
-    child = fork();
-    if (child == 0) {
-        execvp(argv[0], argv);
-        _exit(127);
-    }
-    return waitpid(child, &status, 0) == child && status == 0;
-}
-
 /* In a process of its own: returns its exit status. */
 static int config_run(const struct config *config, const char *object)
 {
-    void *library;
     struct emulation emulation;
     int wrong = 0;
 
-    if (!kernel_compile(config, object))
+    if (!kernel_compile(config, /* define= */ NULL, object) || !kernel_open(object, &emulation))
         return 1;
-    library = dlopen(object, RTLD_NOW | RTLD_LOCAL);
     unlink(object);
-    if (!library) {
-        printf("  %s\n", dlerror());
-        return 1;
-    }
-    *(void **)&emulation.run = dlsym(library, "emulate");
-    *(void **)&emulation.repack = dlsym(library, "emulate_repack");
     for (size_t i = 0; i < ARRAY_SIZE(shapes); i++) {
         printf("  %s\n", shapes[i].name);
         fflush(stdout);

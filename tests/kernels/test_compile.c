@@ -5,6 +5,7 @@
  */
 #include "../../daemon/jit/nvrtc.h"
 #include "../../daemon/jit/ptxas_log.h"
+#include "../bench/ladder_steps.h"
 
 #include <criterion/criterion.h>
 #include <elf.h>
@@ -56,13 +57,16 @@ static bool has_entry(const struct cubin *cubin, const char *name)
     return false;
 }
 
-static void check_configuration(const struct compiler *compiler, const struct config *config)
+/* more: options beyond the configuration's, or NULL. */
+static void check_configuration(const struct compiler *compiler,
+                                const struct config *config,
+                                const char *const *more)
 {
     cleanup(nvrtc_result_deinit) struct nvrtc_result result = {.cubin = CUBIN_NULL};
     struct config_resources resources;
     struct ptxas_usage usage;
     char text[CONFIG_TEXT_MAX];
-    int r = nvrtc_compile(compiler->nvrtc, &compiler->sources, config, &result);
+    int r = nvrtc_compile_with(compiler->nvrtc, &compiler->sources, config, more, &result);
 
     config_to_text(config, text);
     cr_expect_eq(r, 0, "%s does not compile:\n%s", text, result.log);
@@ -92,7 +96,23 @@ static void check_architecture(uint32_t arch)
     if (nvrtc_new(&compiler.nvrtc, &fault))
         cr_skip_test("%s", fault.message);
     for (size_t i = 0; i < count; i += step)
-        check_configuration(&compiler, &configs[i]);
+        check_configuration(&compiler, &configs[i], NULL);
+}
+
+/* Stamps that cost a spill, or the overlap of products, would tell of another kernel. */
+Test(compile, instrumented_steps_of_the_ladder)
+{
+    static const char *const stamps[] = {"-DGEMMD_STAMPS=1", NULL};
+    cleanup(compiler_deinit) struct compiler compiler = {.sources = SOURCES_NULL};
+    struct ladder_step steps[LADDER_STEPS];
+    struct fault fault = FAULT_NONE;
+
+    cr_assert(ladder_steps(steps), "the list lacks a step");
+    cr_assert_eq(sources_open(&compiler.sources, NULL), 0);
+    if (nvrtc_new(&compiler.nvrtc, &fault))
+        cr_skip_test("%s", fault.message);
+    for (size_t i = 0; i < LADDER_STEPS; i++)
+        check_configuration(&compiler, &steps[i].config, stamps);
 }
 
 Test(compile, sm_80)

@@ -79,3 +79,10 @@ extern "C" __attribute__((visibility("default"))) void emulate(const gemmd_feed 
                              cfg::shared_memory);
     }
 }
+
+#ifdef GEMMD_STAMPS
+extern "C" __attribute__((visibility("default"))) gemmd_stamps *emulate_stamps()
+{
+    return &gemmd_stamp_buffer;
+}
+#endif
