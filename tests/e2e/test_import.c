@@ -1,10 +1,9 @@
 /*
  * Device memory of clients: products use it where it lies, what it is not is refused, and it goes
- * with its client. On the CPU and the fake driver it is a memfd, so both sides can be seen; on a
- * real GPU tests/gpu/share.py does the same.
+ * with its client.
  */
+#include "../support/client_memory.h"
 #include "../support/daemon.h"
-#include "../support/fake_memory.h"
 #include "../support/faults.h"
 
 #include <criterion/criterion.h>
@@ -20,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define UNIT (2u << 20) /* of the fake driver's allocations */
+#define UNIT CLIENT_MEMORY_UNIT
 
 static struct test_daemon daemon_;
 static gemmd *connection;
@@ -41,12 +40,6 @@ static void serve(const char *trusted)
     connection = test_daemon_connect(&daemon_);
 }
 
-static void start(void)
-{
-    if (!test_device_is_cpu() && !test_device_is_fake())
-        cr_skip_test("memory of a real device is no memfd");
-}
-
 static void stop(void)
 {
     if (!connection)
@@ -55,24 +48,7 @@ static void stop(void)
     test_daemon_stop(&daemon_);
 }
 
-TestSuite(import, .init = start, .fini = stop, .timeout = 120);
-
-static int memory_file(const char *name, uint64_t size)
-{
-    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-    cr_assert_eq(ftruncate(fd, (off_t)size), 0);
-    cr_assert_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-    return fd;
-}
-
-static float *map(int fd, uint64_t size)
-{
-    void *data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-    cr_assert_neq(data, MAP_FAILED);
-    return data;
-}
+TestSuite(import, .fini = stop, .timeout = 120);
 
 static gemmd_import whole(int fd, uint64_t bytes)
 {
@@ -129,36 +105,34 @@ static void kill_worker(void)
 
 Test(import, products_use_the_memory_where_it_lies)
 {
-    int fds[2] = {memory_file(FAKE_DRIVER_MEMORY, UNIT), memory_file(FAKE_DRIVER_MEMORY, UNIT)};
-    float *a_data = map(fds[0], UNIT), *d_data = map(fds[1], UNIT);
-    gemmd_import imports[2] = {whole(fds[0], UNIT), whole(fds[1], UNIT)};
+    struct client_memory a_memory = client_memory_new(UNIT), d_memory = client_memory_new(UNIT);
+    gemmd_import imports[2] = {whole(a_memory.fd, UNIT), whole(d_memory.fd, UNIT)};
     gemmd_buffer *a, *d;
 
     serve(NULL);
-    a_data[5] = 21;
-    d_data[6] = 13;
+    client_memory_set(&d_memory, 6, 13);
     a = take(&imports[0]);
     d = take(&imports[1]);
-    cr_expect_eq(d_data[6], 13, "what a client lends is not cleared");
+    cr_expect_eq(client_memory_get(&d_memory, 6), 13, "what a client lends is not cleared");
     for (int i = 0; i < 3; i++) {
-        a_data[5] = 21.0f + (float)i;
+        client_memory_set(&a_memory, 5, 21.0f + (float)i);
         cr_assert_eq(twice(a, d, 20), GEMMD_OK, "%s", gemmd_last_error(connection)->message);
-        cr_expect_eq(d_data[5], 42.0f + 2.0f * (float)i);
+        cr_expect_eq(client_memory_get(&d_memory, 5), 42.0f + 2.0f * (float)i);
     }
-    cr_expect_eq(d_data[6], 13);
+    cr_expect_eq(client_memory_get(&d_memory, 6), 13);
 }
 
 Test(import, begins_where_the_client_says)
 {
-    int fd = memory_file(FAKE_DRIVER_MEMORY, UNIT);
-    float *data = map(fd, UNIT), seen = 0;
-    gemmd_import import = whole(fd, 1024);
+    struct client_memory memory = client_memory_new(UNIT);
+    gemmd_import import = whole(memory.fd, 1024);
+    float seen = 0;
     gemmd_buffer *buffer;
 
     import.allocation = UNIT;
 
     serve(NULL);
-    data[UNIT / 8] = 3;
+    client_memory_set(&memory, UNIT / 8, 3);
     import.offset = UNIT / 2;
     buffer = take(&import);
     cr_assert_eq(gemmd_buffer_read(buffer, 0, &seen, 4), GEMMD_OK);
@@ -192,8 +166,8 @@ Test(import, what_is_not_such_memory_is_refused_and_nobody_notices)
 
         expect_refused(&import, GEMMD_INVALID_ARGUMENT, "fd");
     }
-    int small = memory_file(FAKE_DRIVER_MEMORY, UNIT);
-    gemmd_import large = whole(small, UNIT + 4096);
+    struct client_memory small = client_memory_new(UNIT);
+    gemmd_import large = whole(small.fd, UNIT + 4096);
 
     expect_refused(&large, GEMMD_INVALID_ARGUMENT, "size");
     large.bytes = 0;
@@ -206,7 +180,7 @@ Test(import, what_is_not_such_memory_is_refused_and_nobody_notices)
 
 Test(import, for_reading_is_not_written)
 {
-    gemmd_import import = whole(memory_file(FAKE_DRIVER_MEMORY, UNIT), UNIT);
+    gemmd_import import = whole(client_memory_new(UNIT).fd, UNIT);
     gemmd_buffer *buffer;
 
     serve(NULL);
@@ -218,15 +192,15 @@ Test(import, for_reading_is_not_written)
 
 Test(import, name_shares_it_and_goes_with_its_client)
 {
-    int fd = memory_file(FAKE_DRIVER_MEMORY, UNIT);
-    float *data = map(fd, UNIT), seen = 0;
-    gemmd_import import = whole(fd, UNIT);
+    struct client_memory memory = client_memory_new(UNIT);
+    gemmd_import import = whole(memory.fd, UNIT);
+    float seen = 0;
     gemmd_buffer *lent = NULL, *found = NULL, *none = NULL;
     gemmd *owner;
 
     serve(NULL);
     owner = test_daemon_connect(&daemon_);
-    data[0] = 8;
+    client_memory_set(&memory, 0, 8);
     import.name = "lent";
     cr_assert_eq(gemmd_buffer_import(owner, &import, &lent), GEMMD_OK);
     cr_assert_eq(gemmd_buffer_open(connection, "lent", false, &found), GEMMD_OK);
@@ -244,7 +218,7 @@ Test(import, name_shares_it_and_goes_with_its_client)
 
 Test(import, is_charged_with_all_that_is_mapped)
 {
-    gemmd_import import = whole(memory_file(FAKE_DRIVER_MEMORY, 2 * UNIT), 4096);
+    gemmd_import import = whole(client_memory_new(2 * UNIT).fd, 4096);
     const char *kind = test_device_is_cpu() ? "host_bytes" : "imported_bytes";
     gemmd_buffer *buffer;
 
@@ -259,20 +233,19 @@ Test(import, is_charged_with_all_that_is_mapped)
 
 Test(import, is_there_for_the_next_worker)
 {
-    int fd = memory_file(FAKE_DRIVER_MEMORY, UNIT);
-    float *data = map(fd, UNIT);
-    gemmd_import import = whole(fd, UNIT);
+    struct client_memory memory = client_memory_new(UNIT);
+    gemmd_import import = whole(memory.fd, UNIT);
     gemmd_buffer *buffer;
     gemmd_buffer *d = NULL;
 
     serve(NULL);
     buffer = take(&import);
     cr_assert_eq(gemmd_buffer_create(connection, GEMMD_DEVICE, 64, NULL, 0, &d), GEMMD_OK);
-    (void)close(fd);
+    (void)close(memory.fd);
     for (int i = 1; i < 4; i++) {
         float seen = 0;
 
-        data[0] = (float)i;
+        client_memory_set(&memory, 0, (float)i);
         kill_worker();
         cr_assert_eq(twice(buffer, d, 0), GEMMD_OK);
         cr_assert_eq(gemmd_buffer_read(d, 0, &seen, 4), GEMMD_OK);
@@ -302,8 +275,8 @@ static gemmd_status import_as(uid_t uid, const gemmd_import *import)
 
 Test(import, uid_whose_memory_kills_two_workers_loses_the_right)
 {
-    gemmd_import bad = whole(memory_file(FAKE_DRIVER_MEMORY, 3 * UNIT), 3 * UNIT);
-    gemmd_import good = whole(memory_file(FAKE_DRIVER_MEMORY, UNIT), UNIT);
+    gemmd_import bad = whole(client_memory_new(3 * UNIT).fd, 3 * UNIT);
+    gemmd_import good = whole(client_memory_new(UNIT).fd, UNIT);
 
     if (!test_device_is_fake() || getuid() != 0)
         cr_skip_test("needs the fake driver, which crashes when told, and root");
@@ -322,7 +295,7 @@ Test(import, uid_whose_memory_kills_two_workers_loses_the_right)
 /* Memory that goes away under a job looks like a faulty product: whoever lent it is held to it. */
 Test(import, uid_whose_memory_was_in_two_guilty_products_loses_the_right)
 {
-    gemmd_import import = whole(memory_file(FAKE_DRIVER_MEMORY, UNIT), UNIT);
+    gemmd_import import = whole(client_memory_new(UNIT).fd, UNIT);
     gemmd_product product = GEMMD_PRODUCT_INIT;
     float data[64 * 64] = {0};
 
@@ -346,14 +319,6 @@ Test(import, uid_whose_memory_was_in_two_guilty_products_loses_the_right)
 
 /* --- legacy handles -------------------------------------------------------------------------- */
 
-static void handle_of(int fd, pid_t pid, uint8_t ret_handle[64])
-{
-    const struct fake_driver_ipc ipc = {.magic = FAKE_DRIVER_IPC_MAGIC, .pid = pid, .fd = fd};
-
-    memset(ret_handle, 0, 64);
-    memcpy(ret_handle, &ipc, sizeof(ipc));
-}
-
 static gemmd_import legacy(const uint8_t handle[64], uint64_t bytes)
 {
     gemmd_import import = whole(-1, bytes);
@@ -364,11 +329,12 @@ static gemmd_import legacy(const uint8_t handle[64], uint64_t bytes)
 
 Test(import, legacy_handle_is_for_those_who_are_trusted)
 {
+    struct client_memory memory = client_memory_new_plain(UNIT);
     uint8_t handle[64];
     gemmd_import import = legacy(handle, UNIT);
 
     serve("4000");
-    handle_of(memory_file(FAKE_DRIVER_MEMORY, UNIT), getpid(), handle);
+    client_memory_handle(&memory, handle);
     expect_refused(&import, GEMMD_PERMISSION, "handle");
     cr_expect_eq(test_status_number(connection, "buffers", "count"), 0);
 }
@@ -383,22 +349,21 @@ static const char *my_uid(void)
 
 Test(import, legacy_handle_opens_the_exporters_memory)
 {
-    int fd = memory_file(FAKE_DRIVER_MEMORY, UNIT);
-    float *data = map(fd, UNIT);
+    struct client_memory memory = client_memory_new_plain(UNIT);
     uint8_t handle[64];
     gemmd_import import = legacy(handle, 4096);
     gemmd_buffer *buffer;
 
     serve(my_uid());
-    handle_of(fd, getpid(), handle);
+    client_memory_handle(&memory, handle);
     if (test_device_is_cpu()) {
         expect_refused(&import, GEMMD_UNSUPPORTED, "handle");
         return;
     }
     import.offset = 8192;
     buffer = take(&import);
-    data[2048] = 4;
-    data[2049] = 9;
+    client_memory_set(&memory, 2048, 4);
+    client_memory_set(&memory, 2049, 9);
     cr_assert_eq(twice(buffer, buffer, 0), GEMMD_INVALID_ARGUMENT);
     kill_worker(); /* opened again: handle and offset are kept */
     float seen = 0;
@@ -411,23 +376,41 @@ Test(import, legacy_handle_opens_the_exporters_memory)
     cr_expect_eq(test_status_number(connection, "worker", "deaths"), 1);
 }
 
+/* Its own process, which makes the memory, too; the handle comes through the pipe. */
+static pid_t start_exporter(uint8_t ret_handle[64])
+{
+    int ends[2];
+    pid_t exporter;
+
+    cr_assert_eq(pipe(ends), 0);
+    exporter = fork();
+    if (exporter == 0) {
+        struct client_memory memory = client_memory_new_plain(UNIT);
+        uint8_t handle[64];
+
+        client_memory_handle(&memory, handle);
+        (void)!write(ends[1], handle, sizeof(handle));
+        for (;;)
+            pause();
+    }
+    (void)close(ends[1]);
+    cr_assert_eq(read(ends[0], ret_handle, 64), 64, "the exporter has no handle");
+    (void)close(ends[0]);
+    return exporter;
+}
+
 Test(import, legacy_handle_of_a_dead_exporter_is_lost_with_the_worker)
 {
-    int fd = memory_file(FAKE_DRIVER_MEMORY, UNIT);
     uint8_t handle[64];
     gemmd_import import = legacy(handle, UNIT);
     gemmd_buffer *buffer;
     char seen;
     pid_t exporter;
 
-    if (!test_device_is_fake())
+    if (test_device_is_cpu())
         cr_skip_test("the CPU has no such handles");
     serve(my_uid());
-    exporter = fork();
-    if (exporter == 0)
-        for (;;)
-            pause();
-    handle_of(fd, exporter, handle);
+    exporter = start_exporter(handle);
     buffer = take(&import);
     cr_assert_eq(gemmd_buffer_read(buffer, 0, &seen, 1), GEMMD_OK);
     (void)kill(exporter, SIGKILL);
