@@ -137,6 +137,8 @@ static int open_device(struct backend_cuda *self, const char *selector, struct f
                           self->base.device.multiprocessors, ret_fault);
     if (r)
         cuda_device_deinit(&self->device, &self->driver);
+    else
+        xid_watch_init(&self->execute.health.xid, self->base.device.uuid);
     /* A device that cannot even give a stream is as good as none. */
     return r > 0 ? BACKEND_E_ABSENT : r;
 }

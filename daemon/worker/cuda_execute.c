@@ -8,9 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-/* How long a faulted device may go unnoticed by a worker that waits. One query costs about 1 us. */
-#define HEALTH_INTERVAL_NS 200000
-
 static uint64_t now_ns(void)
 {
     struct timespec now;
@@ -30,6 +27,8 @@ int cuda_execute_init(struct cuda_execute *execute,
     if (!r)
         r = cuda_panels_init(&execute->panels, driver, kernels, execute->multiprocessors,
                              &execute->lanes, ret_fault);
+    if (!r)
+        r = cuda_health_init(&execute->health, driver, ret_fault);
     if (r)
         cuda_execute_deinit(execute);
     return r;
@@ -40,6 +39,8 @@ void cuda_execute_deinit(struct cuda_execute *execute)
     cuda_lanes_deinit(&execute->lanes);
     if (execute->panels.driver)
         cuda_panels_deinit(&execute->panels);
+    if (execute->health.driver)
+        cuda_health_deinit(&execute->health);
 }
 
 bool cuda_execute_give_back(struct cuda_execute *execute)
@@ -384,20 +385,12 @@ uint32_t cuda_execute_pending(const struct cuda_execute *execute)
     return (uint32_t)(execute->submitted - execute->reaped);
 }
 
-static int ask_for_health(struct cuda_execute *execute)
+static int look_after(struct cuda_execute *execute)
 {
     const struct cuda_execute_entry *oldest = entry_at(execute, execute->reaped);
-    uint64_t now = now_ns();
-    if (now - execute->asked_ns < HEALTH_INTERVAL_NS)
-        return 0;
 
-    execute->asked_ns = now;
-    CUresult result = cu(execute->driver)->StreamQuery(execute->lanes.lane[oldest->lane].stream);
-    if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
-        return 0;
-    log_error("event=device_lost call=cuStreamQuery error=%s",
-              driver_error_name(execute->driver, result));
-    return error_origin(-EIO);
+    return error_trace(cuda_health_look(&execute->health, execute->lanes.lane[oldest->lane].stream,
+                                        oldest->started_ns));
 }
 
 /* An earlier slice of the same job is not reported yet: the front counts a job's slices. */
@@ -434,7 +427,7 @@ int cuda_execute_reap(struct cuda_execute *execute, struct gemmd_completion *ret
 
     struct cuda_execute_entry *entry = first_ended(execute);
     if (!entry)
-        return ask_for_health(execute);
+        return look_after(execute);
 
     entry->is_reaped = true;
     *ret_completion = (struct gemmd_completion){

@@ -1,8 +1,8 @@
 /*
  * Commands on the device. Each goes to a lane (cuda_lane.h): one that touches what commands under
  * way touch goes behind them, one that does not goes to the lane with the least to do, so that
- * commands which have nothing to do with each other overlap. From time to time a stream is asked
- * whether the context still lives, since a faulted one never writes again.
+ * commands which have nothing to do with each other overlap. While the oldest does not end, the
+ * context's health is looked after (cuda_health.h).
  *
  * Every command, also one that failed before it reached the device, ends in a write of its number
  * on its lane: what is submitted completes.
@@ -15,6 +15,7 @@
 #include "../../kernels_src/abi/ring.h"
 #include "../core/status.h"
 #include "access.h"
+#include "cuda_health.h"
 #include "cuda_kernel.h"
 #include "cuda_lane.h"
 #include "cuda_panels.h"
@@ -40,7 +41,7 @@ struct cuda_execute {
     struct cuda_panels panels;
     struct cuda_execute_entry entries[CUDA_EXECUTE_DEPTH];
     uint64_t submitted, reaped; /* all before `reaped` are, and some after it */
-    uint64_t asked_ns;          /* when a stream was last asked for its health */
+    struct cuda_health health;  /* of the context, while it does not end */
 };
 
 /* As backend_cuda_open(): 0, DRIVER_E_FAULT, or < 0. */

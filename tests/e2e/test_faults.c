@@ -38,6 +38,7 @@ static void start(void)
 
     if (test_device_is_fake()) {
         (void)setenv("FAKE_DRIVER_FAULTS", "1", 1);
+        (void)setenv("GEMMD_LIBNVML", getenv("GEMMD_LIBCUDA"), 1);
     } else if (test_device_is_cpu()) {
         if (!has_openblas())
             cr_skip_test("there is no OpenBLAS to be faulty");
@@ -174,6 +175,9 @@ Test(faults, of_a_misaligned_address_are_told_to_the_guilty_alone)
 Test(faults, by_a_trap_are_told_to_the_guilty_alone)
 {
     expect_told_to_the_guilty_alone(TEST_FAULT_TRAP);
+    /* CUDA tells of it after a second, and that is the limit of a job, too. */
+    if (test_device_is_fake())
+        cr_expect(test_daemon_logged(&daemon_, "reported a fault (Xid)"));
 }
 
 Test(faults, of_an_endless_product_are_told_to_the_guilty_alone)

@@ -39,7 +39,7 @@ typedef void (*fake_driver_launch_fn)(const struct fake_driver_launch *launch);
 /* What exists at this moment: all zero after a clean close. */
 struct fake_driver_live {
     unsigned contexts, streams, events, modules, host_allocations, registrations;
-    unsigned handles, ranges, mappings, scratch, opened;
+    unsigned handles, ranges, mappings, scratch, opened, event_sets;
 };
 
 FAKE_API void fake_driver_reset(void);
@@ -49,6 +49,8 @@ FAKE_API void fake_driver_on_launch(fake_driver_launch_fn fn);
 FAKE_API void fake_driver_fail(const char *name, unsigned nth, CUresult result);
 /* From now on every call returns `result`, as after a kernel's illegal access. */
 FAKE_API void fake_driver_break(CUresult result);
+/* NVML (the same library, as $GEMMD_LIBNVML) reports a fault of the device, once. */
+FAKE_API void fake_driver_xid(void);
 /* Held, streams write no value until they are released: all at the end, or one by one. Streams are
  * numbered in the order of their making. */
 FAKE_API void fake_driver_hold(bool hold);

@@ -125,10 +125,15 @@ static bool is_fault(const struct gemmd_job *job)
     double fault = job->alpha - TEST_FAULT_ALPHA;
     if (!getenv("FAKE_DRIVER_FAULTS") || !(fault >= 0 && fault < TEST_FAULT_COUNT))
         return false;
-    if ((enum test_fault)fault == TEST_FAULT_ENDLESS)
+    if ((enum test_fault)fault == TEST_FAULT_TRAP && getenv("GEMMD_LIBNVML")) {
+        /* As a device does: it stands still, and CUDA does not say so for long. */
         fake_driver_hold(true);
-    else
+        fake_driver_xid();
+    } else if ((enum test_fault)fault == TEST_FAULT_ENDLESS) {
+        fake_driver_hold(true);
+    } else {
         fake_driver_break(results[(int)fault]);
+    }
     return true;
 }
 

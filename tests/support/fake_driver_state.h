@@ -40,6 +40,7 @@ struct fake_driver {
     void *opened; /* by a legacy handle, the last */
     size_t opened_size;
     unsigned register_flags;
+    unsigned xids; /* reports that nobody took */
 };
 
 extern struct fake_driver fake;

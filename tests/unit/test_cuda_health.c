@@ -1,0 +1,129 @@
+/*
+ * How a lost context is found while a command does not end, over the fake driver and its NVML.
+ */
+#include "../../daemon/worker/cuda_health.h"
+#include "../support/fake_driver.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LONG_AGO 0 /* since when the command runs */
+
+static struct driver driver;
+static struct cuda_health health;
+static struct fault fault;
+static CUstream stream; /* of the command */
+
+static void open_fake(void)
+{
+    (void)setenv("GEMMD_LIBCUDA", FAKE_DRIVER, 1);
+    fake_driver_reset();
+    cr_assert_eq(driver_init(&driver, &fault), 0, "%s", fault.message);
+    cr_assert_eq(cu(&driver)->StreamCreate(&stream, 0), CUDA_SUCCESS);
+    cr_assert_eq(cuda_health_init(&health, &driver, &fault), 0);
+}
+
+static void watch(void)
+{
+    (void)setenv("GEMMD_LIBNVML", FAKE_DRIVER, 1);
+    xid_watch_init(&health.xid, FAKE_DRIVER_UUID);
+    cr_assert_not_null(health.xid.events);
+}
+
+static void close_clean(void)
+{
+    struct fake_driver_live live;
+
+    fake_driver_hold(false);
+    cuda_health_deinit(&health);
+    (void)cu(&driver)->StreamDestroy(stream);
+    live = fake_driver_live();
+    cr_expect_eq(live.streams, 0);
+    cr_expect_eq(live.host_allocations, 0);
+    cr_expect_eq(live.event_sets, 0);
+}
+
+TestSuite(cuda_health, .init = open_fake, .fini = close_clean, .timeout = 30);
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* What a worker that waits does, for so long; the first result that is not 0. */
+static int look_for(unsigned ms, uint64_t since_ns)
+{
+    uint64_t end = now_ns() + ms * 1000000ull;
+    int r = 0;
+
+    while (r == 0 && now_ns() < end) {
+        r = cuda_health_look(&health, stream, since_ns);
+        (void)usleep(100);
+    }
+    return r;
+}
+
+Test(cuda_health, a_command_may_take_its_time)
+{
+    watch();
+    fake_driver_hold(true);
+    cr_expect_eq(look_for(300, LONG_AGO), 0);
+    cr_expect_eq(fake_driver_calls("cuStreamWriteValue32"), 0, "no beat without a reason");
+}
+
+Test(cuda_health, context_is_lost_when_cuda_says_so)
+{
+    watch();
+    fake_driver_break(CUDA_ERROR_ILLEGAL_ADDRESS);
+    cr_expect_lt(look_for(1000, now_ns()), 0);
+    fake_driver_break(CUDA_SUCCESS);
+}
+
+Test(cuda_health, context_is_lost_that_does_not_beat_after_a_report)
+{
+    uint64_t begun = now_ns();
+
+    watch();
+    fake_driver_hold(true);
+    fake_driver_xid();
+    cr_expect_lt(look_for(5000, LONG_AGO), 0);
+    cr_expect_geq(now_ns() - begun, 100000000);
+}
+
+/* Reports are of the device, and other processes have it, too. */
+Test(cuda_health, report_of_another_ones_fault_ends_nobody)
+{
+    watch();
+    fake_driver_hold(true);
+    for (int i = 1; i <= 3; i++) {
+        fake_driver_xid();
+        while (fake_driver_calls("cuStreamWriteValue32") < (unsigned)i)
+            cr_assert_eq(cuda_health_look(&health, stream, LONG_AGO), 0);
+        fake_driver_release(fake_driver_last_stream());
+        cr_expect_eq(look_for(250, LONG_AGO), 0);
+    }
+}
+
+Test(cuda_health, reports_are_not_looked_for_while_commands_are_short)
+{
+    watch();
+    fake_driver_xid();
+    for (int i = 0; i < 100; i++)
+        cr_expect_eq(look_for(1, now_ns()), 0);
+    cr_expect_eq(fake_driver_calls("cuStreamWriteValue32"), 0);
+}
+
+Test(cuda_health, without_nvml_cuda_alone_is_asked)
+{
+    (void)setenv("GEMMD_LIBNVML", "/nonexistent.so", 1);
+    xid_watch_init(&health.xid, FAKE_DRIVER_UUID);
+    fake_driver_hold(true);
+    fake_driver_xid();
+    cr_expect_eq(look_for(250, LONG_AGO), 0);
+    cr_expect_null(health.xid.events);
+}
