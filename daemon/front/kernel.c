@@ -171,6 +171,14 @@ void kernels_restore(struct kernels *kernels)
     }
 }
 
+uint64_t kernels_count(const struct kernels *kernels)
+{
+    uint64_t count = 0;
+
+    list_for_each(cursor, &kernels->all) count++;
+    return count;
+}
+
 /* Loaded again and again, it would take one worker after the other with it. */
 static void kernel_blame(struct kernel *kernel)
 {

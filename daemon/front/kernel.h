@@ -56,4 +56,6 @@ int kernels_want(struct kernels *kernels, const struct config *config, struct ke
 /* The worker's answer to a load. */
 void kernels_loaded(struct kernels *kernels, uint64_t id, const struct fault *fault);
 void kernels_restore(struct kernels *kernels); /* a new worker started: load all again */
-void kernels_forget(struct kernels *kernels);  /* the worker is gone: nothing is loaded */
+/* That were asked for; each that has a cubin holds a descriptor of it. */
+uint64_t kernels_count(const struct kernels *kernels);
+void kernels_forget(struct kernels *kernels); /* the worker is gone: nothing is loaded */

@@ -108,6 +108,7 @@ static void put_use(struct reply_map *map, const struct server *server)
 {
     reply_map_unsigned(map, "clients", server->session_count);
     reply_map_unsigned(map, "jobs", server->queue.count);
+    reply_map_unsigned(map, "kernels", kernels_count(&server->kernels));
     reply_map_open(map, "buffers");
     reply_map_unsigned(map, "count", server->buffers.count);
     reply_map_unsigned(map, "host_bytes", server->quota.used[QUOTA_HOST_BYTES]);

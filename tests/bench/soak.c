@@ -5,7 +5,7 @@
  *
  * What is compared at the end, and what may differ:
  * - what is charged to uids: nothing may;
- * - the front's descriptors: none more;
+ * - the front's descriptors, but for one of each kernel that was asked for: none more;
  * - the front's own memory: what malloc keeps in its free lists when 16 clients' largest moments
  *   fall together, SOAK_ANONYMOUS_KIB;
  * - memory that it shares with the worker: one staging chunk, which it keeps;
@@ -332,7 +332,8 @@ static int weigh(struct soak *soak, struct holdings *ret)
     if (await_quiet(soak) || renew_worker(soak))
         return 1;
     *ret = (struct holdings){
-        .descriptors = process_descriptors(soak->daemon.pid),
+        .descriptors =
+            process_descriptors(soak->daemon.pid) - ask_number(soak->connection, NULL, "kernels"),
         .anonymous_kib = (double)process_memory_kib(soak->daemon.pid, "RssAnon:"),
         .shared_kib = (double)process_memory_kib(soak->daemon.pid, "RssShmem:"),
         .device_bytes = soak->is_cuda ? (double)power_memory_used(soak->uuid) : 0,
