@@ -48,6 +48,16 @@ static double run(struct gpu *gpu, const struct side *side, double seconds, stru
     return gpu_graph_finish(gpu, &side->graph, repeats);
 }
 
+/* At the power limit who ran before decides the clock for some ten milliseconds: a run counts after
+ * half as much of the same. Nor is it the one whose power is read: the reading takes longer than
+ * the run, so that the next one begins on a GPU that has rested. */
+static double run_settled(struct gpu *gpu, const struct side *side, double seconds)
+{
+    if (run(gpu, side, seconds / 2, NULL) < 0)
+        return -1;
+    return run(gpu, side, seconds, NULL);
+}
+
 static double median(double *values, size_t count)
 {
     struct samples samples = {values, count};
@@ -81,12 +91,15 @@ int sides_alternate(struct gpu *gpu,
     for (size_t round = 0; round < rounds_count && r == 0; round++) {
         struct power power = {0};
 
-        for (size_t i = 0; i < count && r == 0; i++) {
+        for (size_t turn = 0; turn < count && r == 0; turn++) {
+            size_t i = (turn + round) % count;
             double *value = &seconds[i * rounds_count + round];
 
-            *value = run(gpu, sides[i], rounds->round, i == 0 ? &power : NULL);
+            *value = run_settled(gpu, sides[i], rounds->round);
             r = *value > 0 ? 0 : -1;
         }
+        if (r == 0 && run(gpu, sides[0], rounds->round, &power) < 0)
+            r = -1;
         clocks[round] = power.clock_mhz;
         watts[round] = power.watts;
     }

@@ -25,8 +25,8 @@ struct side_rounds {
 int side_capture(struct gpu *gpu, struct side *side, size_t sets, size_t launches);
 /* Fills `trial`. */
 void side_try(struct gpu *gpu, struct side *side, double seconds);
-/* Fills `seconds`; clock and power are those while the first side ran, the median of the rounds.
- * 0, or -1. */
+/* Fills `seconds`, each round begun by another side; clock and power are those of the first side in
+ * a run beside its rounds, the median of them. 0, or -1. */
 int sides_alternate(struct gpu *gpu,
                     struct side *const *sides,
                     size_t count,
