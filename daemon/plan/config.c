@@ -237,7 +237,7 @@ static void hopper_resources(const struct config *config,
     bool is_split = config_is_split(config);
     uint32_t buffers = is_split ? exchange_bytes(config, tile)
                                 : groups * 2 * HOPPER_BUFFER * HOPPER_ROW; /* two for each group */
-    uint32_t out_barriers = is_split ? 2 * tile->warps_m : 3 * groups;
+    uint32_t out_barriers = is_split ? 2 * tile->warps_m : groups;
     uint32_t barriers = (2 * tile->stages + out_barriers) * HOPPER_BARRIER;
     uint32_t loading_warps = is_split && groups == 1 ? 1 : HOPPER_GROUP;
     struct config_box out = {HOPPER_ROW / element_size(config->output), HOPPER_BUFFER};
@@ -256,8 +256,10 @@ static void hopper_resources(const struct config *config,
         ret_resources->box[CONFIG_BOX_B] =
             input_box(tile->n, tile->k, config->trans_b, config->cluster_m);
     }
-    if (tile->copy == CONFIG_COPY_TMA && !is_split) /* fragments, too */
-        ret_resources->box[CONFIG_BOX_C] = ret_resources->box[CONFIG_BOX_D] = out;
+    /* Elements of 16 bits are stored by threads, and C is read by them
+     * (kernels_src/epi/way_out.cuh). */
+    if (tile->copy == CONFIG_COPY_TMA && !is_split && element_size(config->output) == 4)
+        ret_resources->box[CONFIG_BOX_D] = out;
 }
 
 void config_resources(const struct config *config, struct config_resources *ret_resources)

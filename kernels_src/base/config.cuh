@@ -73,6 +73,8 @@ constexpr int cluster_k = GEMMD_CLUSTER_K; /* CTAs that share a tile, each a par
 /* Tiles whose K may be cut, and narrow ones, leave by fragments (epi/store_fragments.cuh). */
 constexpr bool is_split = schedule == schedule_split;
 constexpr bool is_hopper = schedule >= schedule_tiled;
+/* Bias and activation: the plan gives them to no other (plan_hopper_finishes). */
+constexpr bool finishes = !is_hopper || stores_anywhere;
 
 constexpr int unit = is_hopper       ? unit_wgmma
                      : input == fp32 ? unit_simt

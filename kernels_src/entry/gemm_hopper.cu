@@ -10,9 +10,7 @@
  * each.
  */
 #include "abi/job.h"
-#include "epi/store_any.cuh"
-#include "epi/store_direct.cuh"
-#include "epi/store_tma.cuh"
+#include "epi/way_out.cuh"
 #include "load/realign.cuh"
 #include "load/tma.cuh"
 #include "mma/wgmma.cuh"
@@ -96,14 +94,6 @@ template <> struct side_loader<false> {
         if (has_more)
             has_more = loads.smem_from_gmem() || loads.next_unit();
     }
-};
-
-template <bool ANYWHERE> struct writer_of {
-    typedef tile_writer type;
-};
-
-template <> struct writer_of<true> {
-    typedef any_writer type;
 };
 
 /* K tiles whose products may run on while the next ones are issued. */
@@ -205,7 +195,7 @@ struct multiplier {
     DEVICE void run()
     {
         job_feed work(in.feed, in.place.walker, in.place.walkers);
-        writer_of<cfg::stores_anywhere>::type writer(in.s_base, group, warp, lane);
+        way_out way = {in.s_base, group, warp, lane};
 
         griddepcontrol_wait(); /* who writes D, waits too, also where there is nothing to load */
         loads.fill();
@@ -228,17 +218,10 @@ struct multiplier {
             out_place to = place_of(work, work.place()); /* while the last products run */
             epilogue op(work.job(), to.item);
             finish(tile, k_tiles, slot);
-            if constexpr (stores_direct) {
-                if (direct_writer::can_write(op)) {
-                    direct_writer({warp, lane}).gmem_from_accum(tile, to, op);
-                    stamp.epilogue_ends();
-                    continue;
-                }
-            }
-            writer.gmem_from_accum(tile, to, op);
+            way.gmem_from_accum(tile, to, op);
             stamp.epilogue_ends();
         }
-        writer.drain();
+        way.drain();
         stamp.close();
     }
 };

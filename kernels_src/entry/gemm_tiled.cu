@@ -4,7 +4,7 @@
  * take away from this is the waiting; tiles, products and the way out are theirs (gemm_hopper.cu).
  */
 #include "abi/job.h"
-#include "epi/store_tma.cuh"
+#include "epi/way_out.cuh"
 #include "load/cp_async.cuh"
 #include "mma/wgmma.cuh"
 #include "pipe/stamps.cuh"
@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
     stamps copies, products;
     tiled_cta me = {cvta_to_shared(dynamic_shared), threadIdx.x, (int)warp / 4, copies, products};
     job_feed work(feed, blockIdx.x, gridDim.x);
-    tile_writer writer(me.s_base, me.group, warp % 4, threadIdx.x % 32);
+    way_out way = {me.s_base, me.group, warp % 4, threadIdx.x % 32};
     raster::place at;
 
     copies.open(GEMMD_STAMP_LOADER, threadIdx.x == 0);
@@ -85,9 +85,9 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
 
         products.tile_begins();
         me.accum_from_gmem(tile, job, at);
-        writer.gmem_from_accum(tile, to, epilogue(job, to.item));
+        way.gmem_from_accum(tile, to, epilogue(job, to.item));
         products.epilogue_ends();
     }
-    writer.drain();
+    way.drain();
     products.close();
 }

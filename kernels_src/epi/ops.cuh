@@ -56,6 +56,8 @@ struct epilogue {
 #pragma unroll
         for (int i = 0; i < N; i++)
             r[i] = reads_c ? apply_c(r[i], r_c[i]) : plain(r[i]);
+        if constexpr (!cfg::finishes)
+            return;
         if (job.flags & with_bias)
             add_bias(r, row, col);
         activation<scalar>(job.activation).apply(r);

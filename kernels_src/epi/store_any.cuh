@@ -22,10 +22,9 @@ template <bool IS_ROUNDED> struct any_part {
     static constexpr int rows = 8;
     static constexpr int count = (cfg::tile_n * element_size + 511) / 512; /* in a row of the tile */
     static constexpr int cols = cfg::tile_n / count;
-    static constexpr int row_size = cols * element_size;
+    static constexpr int row_size = (cols * element_size + 127) / 128 * 128; /* chunks trade places */
 
-    static_assert(cols * count == cfg::tile_n && cols % 32 == 0, "parts are whole matrices");
-    static_assert(row_size % 128 == 0, "the exchange of chunks stays within a row");
+    static_assert(cols * count == cfg::tile_n && cols % 8 == 0, "parts are whole matrices");
 
     u32 s_rows;
     const out_place &to;
@@ -95,6 +94,7 @@ struct any_writer {
     /* Eight rows x 32 columns at a time: four matrices, of which this lane has a pair each. */
     DEVICE void smem_from_accum_16(const rounded &part, const float *r_accum, float alpha) const
     {
+        static_assert(rounded::cols % 32 == 0 || !cfg::stores_anywhere, "four matrices a time");
 #pragma unroll
         for (int piece = 0; piece < rounded::cols / 8; piece += 4) {
             u32 r_d[4];
@@ -207,7 +207,8 @@ struct any_writer {
         constexpr int count = min_of(turns, 4);
         rows_of_d to(part);
 
-        static_assert(rows_at_once * row_lanes == 32 && turns % count == 0, "lanes store alike");
+        static_assert(rows_at_once * row_lanes == 32 && turns % count == 0 || !cfg::stores_anywhere,
+                      "lanes store alike");
 #pragma unroll 1
         for (int turn = 0; turn < turns; turn += count)
             gmem_from_chunks<count>(part, to, turn * rows_at_once + lane / row_lanes, rows_at_once,
@@ -278,8 +279,79 @@ struct any_writer {
             st_global_u32(g_element, bits);
     }
 
+    /* Rows of both start on 16 bytes, and end with whole chunks: nearly always. */
+    DEVICE static bool is_whole(const exact &part, const epilogue &op)
+    {
+        u64 starts = part.g_row_of_d(0) | (u64)(part.to.job.ldd * cfg::output_size);
+
+        if (op.reads_c)
+            starts |= part.g_row_of_c(0) | (u64)(part.to.job.ldc * cfg::output_size);
+        return starts % 16 == 0 && part.cols_left() % out_chunk == 0;
+    }
+
+    /* A whole chunk of a row, from sums to D. */
+    DEVICE static void gmem_from_whole_chunk(
+        const exact &part, const epilogue &op, const u32 (&r_c_bits)[4], u32 row, u32 number)
+    {
+        float r[out_chunk], r_c[out_chunk];
+        u32 bits[4];
+
+#pragma unroll
+        for (int i = 0; i < out_chunk; i += 4) {
+            ld_shared_v4_u32(bits, part.s_chunk(row, (number * out_chunk + i) / 4));
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                r[i + j] = __uint_as_float(bits[j]);
+        }
+#pragma unroll
+        for (int i = 0; i < out_chunk; i++)
+            r_c[i] = out::from_bits((out::bits)(cfg::output_size == 4
+                                                    ? r_c_bits[i % 4]
+                                                    : r_c_bits[i / 2] >> i % 2 * 16));
+        op.apply(r, r_c, part.row + row, part.col + (int)(number * out_chunk));
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            bits[i] = cfg::output_size == 4 ? __float_as_uint(r[i])
+                                            : pack_pair(r[i * 2 % out_chunk], r[i * 2 % out_chunk + 1]);
+        st_global_v4_u32(element_address(part.g_row_of_d(row), number * out_chunk), bits);
+    }
+
+    /* Some of C is on its way, as much as there are registers for beside the sums. */
+    DEVICE void gmem_from_whole_chunks(const exact &part, const epilogue &op) const
+    {
+        constexpr u32 row_lanes = exact::cols / out_chunk;
+        constexpr u32 rows_at_once = max_of(32 / row_lanes, 1);
+        constexpr int turns = exact::rows / rows_at_once;
+        u32 row = lane / row_lanes, number = lane % row_lanes;
+        constexpr int ahead = min_of(turns, group_tile::blocks * cfg::tile_n > 256 ? 2 : 4);
+
+        if (row >= rows_at_once || (int)(number * out_chunk) >= part.cols_left())
+            return;
+#pragma unroll 1
+        for (int done = 0; done < turns; done += ahead) {
+            u32 r_c[ahead][4];
+
+#pragma unroll
+            for (u32 i = 0; i < ahead; i++)
+                if (op.reads_c && part.has_row(row + i * rows_at_once))
+                    ld_global_v4_u32(r_c[i],
+                                     element_address(part.g_row_of_c(row + i * rows_at_once),
+                                                     number * out_chunk));
+#pragma unroll 1
+            for (int i = 0; i < ahead && part.has_row(row); i++, row += rows_at_once) {
+                gmem_from_whole_chunk(part, op, r_c[0], row, number);
+                /* Registers have no numbers at run time: the next ones come to the front. */
+#pragma unroll
+                for (int j = 0; j + 1 < ahead; j++)
+#pragma unroll
+                    for (int word = 0; word < 4; word++)
+                        r_c[j][word] = r_c[j + 1][word];
+            }
+        }
+    }
+
     /* Lanes take D's aligned chunks of a row. */
-    DEVICE void gmem_from_smem(const exact &part, const epilogue &op) const
+    DEVICE void gmem_from_any_chunks(const exact &part, const epilogue &op) const
     {
 #pragma unroll 1
         for (u32 row = 0; row < exact::rows; row++) {
@@ -293,6 +365,14 @@ struct any_writer {
                  first += 32 * out_chunk)
                 gmem_from_chunk(part, op, g_row, row, first);
         }
+    }
+
+    DEVICE void gmem_from_smem(const exact &part, const epilogue &op) const
+    {
+        if (is_whole(part, op))
+            gmem_from_whole_chunks(part, op);
+        else
+            gmem_from_any_chunks(part, op);
     }
 
     /* --- parts ------------------------------------------------------------------------------- */
@@ -315,33 +395,55 @@ struct any_writer {
         smem_from_accum_32(part, r_accum, 1);
     }
 
-    /* One after the other; by recursion, since the indices of accumulators must be constants and no
-     * loop of this size is sure to be unrolled. */
+    template <typename PART> struct parts_of {
+        static constexpr int halves = 2 * PART::count; /* of rows and columns, in a block */
+        static constexpr int count = group_tile::blocks * halves;
+    };
+
+    /* Of the part with this number. The indices of accumulators must be constants: it is found by
+     * comparing. */
     template <typename PART, int NUMBER = 0>
-    DEVICE void gmem_from_parts(const group_tile &tile, const out_place &to, const epilogue &op)
+    DEVICE void smem_from_part(const PART &part, const group_tile &tile, int number, float alpha) const
     {
-        constexpr int halves = 2 * PART::count;
+        constexpr int halves = parts_of<PART>::halves;
         constexpr int block = NUMBER / halves, half = NUMBER / PART::count % 2;
         constexpr int col = NUMBER % PART::count * PART::cols;
-        PART part(s_rows, to, block * block_span + (int)warp * 16 + half * 8, col);
 
-        smem_from_accum(part, tile.accum[block] + col / 2 + half * 2, op.alpha);
-        meet();
-        gmem_from_smem(part, op);
-        meet(); /* before the next part overwrites this one */
-        if constexpr (NUMBER + 1 < group_tile::blocks * halves)
-            gmem_from_parts<PART, NUMBER + 1>(tile, to, op);
+        if (number == NUMBER)
+            smem_from_accum(part, tile.accum[block] + col / 2 + half * 2, alpha);
+        if constexpr (NUMBER + 1 < parts_of<PART>::count)
+            smem_from_part<PART, NUMBER + 1>(part, tile, number, alpha);
+    }
+
+    /* One after the other. The loop is there once for all of them: what a product rarely needs is
+     * to be neither compiled nor fetched for each. */
+    template <typename PART>
+    DEVICE void gmem_from_parts(const group_tile &tile, const out_place &to, const epilogue &op)
+    {
+        constexpr int halves = parts_of<PART>::halves;
+
+#pragma unroll 1
+        for (int number = 0; number < parts_of<PART>::count; number++) {
+            int block = number / halves, half = number / PART::count % 2;
+            PART part(s_rows, to, block * block_span + (int)warp * 16 + half * 8,
+                      number % PART::count * PART::cols);
+
+            /* The same number, but the compiler takes it for a new one each time: else it would
+             * have all sums ready before the loop, in registers that there are not. */
+            u32 alpha = shfl_sync_idx(__float_as_uint(op.alpha), 0);
+
+            smem_from_part(part, tile, number, __uint_as_float(alpha));
+            meet();
+            gmem_from_smem(part, op);
+            meet(); /* before the next part overwrites this one */
+        }
     }
 
     DEVICE void gmem_from_accum(const group_tile &tile, const out_place &to, const epilogue &op)
     {
-        if (op.is_plain())
+        if (cfg::stores_anywhere && op.is_plain())
             gmem_from_parts<rounded>(tile, to, op);
         else
             gmem_from_parts<exact>(tile, to, op);
-    }
-
-    DEVICE void drain() const
-    {
     }
 };

@@ -15,12 +15,6 @@
 struct direct_writer {
     u32 warp, lane; /* in the group */
 
-    /* Whole chunks only: what is left of a row takes the other way. */
-    DEVICE static bool can_write(const epilogue &op)
-    {
-        return op.is_plain() && op.job.n % out_chunk == 0;
-    }
-
     /* Two rows of the lane in a block, eight apart: of every 32 columns one chunk of each. */
     DEVICE void gmem_from_block(const float *r_accum,
                                 const epilogue &op,
@@ -30,7 +24,7 @@ struct direct_writer {
                                 int cols_left) const
     {
 #pragma unroll
-        for (int col = 0; col < cfg::tile_n; col += 32)
+        for (int col = 0; col + 32 <= cfg::tile_n; col += 32)
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 u32 r[4];
@@ -45,6 +39,35 @@ struct direct_writer {
                 if (rows_left > half * 8 && cols_left > col)
                     st_global_cs_v4_u32(g_chunk + half * pitch + col * cfg::output_size, r);
             }
+        if constexpr (cfg::tile_n % 32 != 0)
+            gmem_from_last_columns(r_accum, op, g_chunk, pitch, rows_left, cols_left);
+    }
+
+    /* Sixteen columns that are left: two chunks of both rows are a lane's share of the quad, too. */
+    DEVICE void gmem_from_last_columns(const float *r_accum,
+                                       const epilogue &op,
+                                       u64 g_chunk,
+                                       u64 pitch,
+                                       int rows_left,
+                                       int cols_left) const
+    {
+        constexpr int col = cfg::tile_n / 32 * 32;
+        bool is_lower = lane & 2; /* the lane stores of the lower row what another has above */
+        int back = is_lower ? 16 : 0;
+        u32 r[4];
+
+        static_assert(cfg::tile_n % 32 % 16 == 0, "two chunks");
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float *r_pair = r_accum + col / 2 + i % 2 * 4 + i / 2 * 2;
+
+            r[i] = pack_pair(op.plain(r_pair[0]), op.plain(r_pair[1]));
+        }
+        quad_transpose(r, lane);
+        if (rows_left > (is_lower ? 8 : 0) && cols_left > col - back)
+            st_global_cs_v4_u32(g_chunk + (is_lower ? pitch : 0) +
+                                    (u64)((col - back) * cfg::output_size),
+                                r);
     }
 
     /* By whole warps. */

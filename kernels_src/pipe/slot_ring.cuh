@@ -63,7 +63,7 @@ DEVICE void wait_parity(u32 s_barrier, u32 parity)
     u32 start = globaltimer_lo();
     while (!mbarrier_try_wait_parity(s_barrier, parity))
         if (globaltimer_lo() - start > wait_limit_ns)
-            trap();
+            fault();
 }
 
 /* The same for who has something to do before the end: false when it took too long. */
@@ -79,10 +79,8 @@ DEVICE bool is_over_in_time(u32 s_barrier, u32 parity)
     return true;
 }
 
-DEVICE void buffers_init(u32 s_base)
+DEVICE void turns_init(u32 s_base)
 {
-    for (int i = 0; i < cfg::groups * 2; i++)
-        mbarrier_init(smem::buffer_barrier(s_base, i / 2, i % 2), 1);
     for (int group = 0; group < cfg::groups; group++)
         mbarrier_init(smem::turn_barrier(s_base, group), 4);
 }
@@ -104,7 +102,7 @@ DEVICE void wait_parity_of_cluster(u32 s_barrier, u32 parity)
 
     while (!mbarrier_try_wait_parity_acquire_cluster(s_barrier, parity))
         if (globaltimer_lo() - start > wait_limit_ns)
-            trap();
+            fault();
 }
 
 /* One thread, before all others go on (cluster_meet). */
@@ -119,7 +117,7 @@ DEVICE void barriers_init(u32 s_base)
     if (cfg::is_split)
         exchange_init(s_base);
     else
-        buffers_init(s_base);
+        turns_init(s_base);
     fence_mbarrier_init_release_cluster();
 }
 

@@ -46,3 +46,11 @@ DEVICE void trap()
 {
     asm volatile("trap;");
 }
+
+/* A store to no address: the launch ends in an error, if not at this instruction. For kernels that
+ * move registers: with a trap anywhere ptxas keeps to as many as the launch gives each thread,
+ * whatever setmaxnreg says. */
+DEVICE void fault()
+{
+    asm volatile("st.global.u32 [%0], 0;" ::"l"(0ull) : "memory");
+}

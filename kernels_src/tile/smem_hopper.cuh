@@ -2,8 +2,8 @@
  * All of a CTA's shared memory in the hopper family, from an address on 1024 bytes:
  *
  *   ring      stages slots, each an A tile and a B tile
- *   buffers   for each group of warps that multiplies, two for 64 rows x 128 bytes of D and C
- *   barriers  full and empty of each slot, filled of each buffer, turn of each group
+ *   buffers   for each group of warps that multiplies, two for 64 rows x 128 bytes of D
+ *   barriers  full and empty of each slot, turn of each group
  *
  * Split configurations have, in place of the buffers and their barriers,
  *   exchange  for each warp what its peers in the cluster take, and pages of 16 x 16 elements
@@ -37,7 +37,7 @@ constexpr int pages =
 constexpr int exchange_size = warps * (offered_size + pages * page_size);
 
 constexpr int out_size = cfg::is_split ? exchange_size : buffers_size;
-constexpr int out_barriers = cfg::is_split ? 2 * warps : 3 * cfg::groups;
+constexpr int out_barriers = cfg::is_split ? 2 * warps : cfg::groups;
 constexpr int barriers_size = (2 * cfg::stages + out_barriers) * 8;
 
 static_assert(ring_size + out_size + barriers_size == cfg::shared_memory,
@@ -67,11 +67,6 @@ DEVICE u32 full_barrier(u32 s_base, int slot)
 DEVICE u32 empty_barrier(u32 s_base, int slot)
 {
     return full_barrier(s_base, slot) + 8;
-}
-
-DEVICE u32 buffer_barrier(u32 s_base, int group, int number)
-{
-    return full_barrier(s_base, cfg::stages) + (group * 2 + number) * 8;
 }
 
 /* CTAs that take chunks from the one with this rank. */
@@ -105,7 +100,7 @@ DEVICE u32 taken_barrier(u32 s_base, int warp)
 
 DEVICE u32 turn_barrier(u32 s_base, int group)
 {
-    return buffer_barrier(s_base, cfg::groups, 0) + group * 8;
+    return full_barrier(s_base, cfg::stages) + group * 8;
 }
 
 } // namespace smem

@@ -31,3 +31,8 @@ inline void trap()
 {
     abort();
 }
+
+inline void fault()
+{
+    abort();
+}
