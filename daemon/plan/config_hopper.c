@@ -7,7 +7,8 @@
  */
 #include "config_hopper.h"
 
-#define TILE_K 64
+#define TILE_K       64
+#define SWIZZLE_SPAN 64 /* elements of 16 bits in a row of the swizzle */
 
 struct whole_row {
     uint32_t m, n, stages, warps_m, cluster_m, cluster_n;
@@ -30,6 +31,7 @@ static const struct whole_row whole_rows[] = {
     {256, 128, 4, 8, 1, 2, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_TMA},
     {128, 192, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_TMA},
     {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, CONFIG_COPY_TMA},
+    {128, 176, 5, 8, 2, 1, CONFIG_SCHEDULE_PINGPONG, false, CONFIG_COPY_TMA},
     {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_PINGPONG, false, CONFIG_COPY_TMA},
     {64, 128, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_TMA},
     {64, 64, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, true, CONFIG_COPY_TMA},
@@ -122,8 +124,10 @@ static struct row planned_row(size_t index, enum dtype input)
 static bool row_has(const struct row *row, const struct config *kind)
 {
     bool is_16_bits = kind->input == DTYPE_BF16 || kind->input == DTYPE_FP16;
+    /* A tile whose rows run along N has whole blocks of them. */
+    bool fits_n = kind->trans_b || row->tile.n % SWIZZLE_SPAN == 0;
 
-    return is_16_bits && (kind->output == kind->input || row->has_wide_output) &&
+    return is_16_bits && fits_n && (kind->output == kind->input || row->has_wide_output) &&
            (!kind->trans_a || row->has_trans_a);
 }
 

@@ -99,9 +99,9 @@ static double power_share(const struct config *config)
         return 0.645;
     if (config->tile_m == 64)
         return 0.54;
-    return config->schedule == CONFIG_SCHEDULE_PINGPONG ? 0.62
-           : config->tile_n == 192                      ? 0.62
-                                                        : 0.59;
+    if (config->schedule == CONFIG_SCHEDULE_PINGPONG)
+        return config->tile_n > 128 ? 0.64 : 0.62;
+    return config->tile_n == 192 ? 0.62 : 0.59;
 }
 
 /* Compulsory traffic: every operand once. */

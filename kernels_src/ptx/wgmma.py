@@ -4,7 +4,7 @@
 import textwrap
 
 TYPES = [("bf16", "bf16"), ("f16", "f16")]
-COLUMNS = [16, 32, 64, 128, 192, 256]
+COLUMNS = [16, 32, 64, 128, 176, 192, 256]
 
 HEAD = """\
 /*
