@@ -194,6 +194,7 @@ static uint32_t slab_bytes(const struct config_tile *tile)
 #define HOPPER_ROW     128 /* bytes: a row of the 128-byte swizzle, of all tiles in shared memory */
 #define HOPPER_BUFFER  64  /* rows of D that leave at once */
 #define HOPPER_GROUP   4   /* warps that multiply together */
+#define HOPPER_PAIR    2   /* warps beside one such group, in split configurations */
 #define HOPPER_BARRIER 8   /* bytes */
 
 static void portable_resources(const struct config_tile *tile,
@@ -239,7 +240,7 @@ static void hopper_resources(const struct config *config,
                                 : groups * 2 * HOPPER_BUFFER * HOPPER_ROW; /* two for each group */
     uint32_t out_barriers = is_split ? 2 * tile->warps_m : groups;
     uint32_t barriers = (2 * tile->stages + out_barriers) * HOPPER_BARRIER;
-    uint32_t loading_warps = is_split && groups == 1 ? 1 : HOPPER_GROUP;
+    uint32_t loading_warps = is_split && groups == 1 ? HOPPER_PAIR : HOPPER_GROUP;
     struct config_box out = {HOPPER_ROW / element_size(config->output), HOPPER_BUFFER};
 
     ret_resources->threads = tile->warps_m * 32;

@@ -86,7 +86,7 @@ static double epilogue_clocks(const struct problem *problem,
                               uint32_t splits)
 {
     double area = (double)config->tile_m * config->tile_n, share = area / config->cluster_k;
-    double pairs = fmax(share / (16 * 16) / (resources->threads / 32 - 1), 1);
+    double pairs = fmax(share / (16 * 16) / (resources->threads / 32 - 2), 1);
     double clocks = pairs * PAIR_CLOCKS * (problem->beta != 0 ? 1.5 : 1);
 
     if (config->cluster_k > 1)

@@ -35,44 +35,70 @@ static int64_t bias_length(const struct gemmd_job *job)
     return job->flags & GEMMD_JOB_BIAS_PER_COLUMN ? job->n : 0;
 }
 
+static struct matrix input_a(const struct gemmd_job *job)
+{
+    bool is_transposed = job->flags & GEMMD_JOB_TRANS_A;
+
+    return (struct matrix){.address = job->a,
+                           .rows = is_transposed ? job->k : job->m,
+                           .columns = is_transposed ? job->m : job->k,
+                           .ld = job->lda,
+                           .stride = job->stride_a,
+                           .dtype = job->input};
+}
+
+static struct matrix input_b(const struct gemmd_job *job)
+{
+    bool is_transposed = job->flags & GEMMD_JOB_TRANS_B;
+
+    return (struct matrix){.address = job->b,
+                           .rows = is_transposed ? job->n : job->k,
+                           .columns = is_transposed ? job->k : job->n,
+                           .ld = job->ldb,
+                           .stride = job->stride_b,
+                           .dtype = job->input};
+}
+
+static struct matrix output(const struct gemmd_job *job)
+{
+    return (struct matrix){.address = job->d,
+                           .rows = job->m,
+                           .columns = job->n,
+                           .ld = job->ldd,
+                           .stride = job->stride_d,
+                           .dtype = job->output};
+}
+
 static void add_product(struct accesses *accesses, const struct gemmd_job *job)
 {
-    bool trans_a = job->flags & GEMMD_JOB_TRANS_A, trans_b = job->flags & GEMMD_JOB_TRANS_B;
-    const struct matrix a = {.address = job->a,
-                             .rows = trans_a ? job->k : job->m,
-                             .columns = trans_a ? job->m : job->k,
-                             .ld = job->lda,
-                             .stride = job->stride_a,
-                             .dtype = job->input};
-    const struct matrix b = {.address = job->b,
-                             .rows = trans_b ? job->n : job->k,
-                             .columns = trans_b ? job->k : job->n,
-                             .ld = job->ldb,
-                             .stride = job->stride_b,
-                             .dtype = job->input};
-    struct matrix out = {.address = job->d,
-                         .rows = job->m,
-                         .columns = job->n,
-                         .ld = job->ldd,
-                         .stride = job->stride_d,
-                         .dtype = job->output};
-
+    const struct matrix a = input_a(job), b = input_b(job), d = output(job);
     const struct matrix bias = {.address = job->bias,
                                 .rows = job->m && job->n ? 1 : 0,
                                 .columns = bias_length(job),
                                 .stride = job->stride_bias,
                                 .dtype = job->output};
+    struct matrix c = d;
 
+    c.address = job->c;
+    c.ld = job->ldc;
+    c.stride = job->stride_c;
     if (job->batch == 0)
         return;
     add_matrix(accesses, &bias, job->batch, false);
     add_matrix(accesses, &a, job->batch, false);
     add_matrix(accesses, &b, job->batch, false);
-    add_matrix(accesses, &out, job->batch, true);
-    out.address = job->c;
-    out.ld = job->ldc;
-    out.stride = job->stride_c;
-    add_matrix(accesses, &out, job->batch, false);
+    add_matrix(accesses, &d, job->batch, true);
+    add_matrix(accesses, &c, job->batch, false);
+}
+
+struct access access_of_output(const struct gemmd_job *job)
+{
+    struct accesses written = {.count = 0};
+    const struct matrix d = output(job);
+
+    if (job->batch != 0)
+        add_matrix(&written, &d, job->batch, true);
+    return written.of[0];
 }
 
 void accesses_of(const struct gemmd_command *command, struct accesses *ret_accesses)
@@ -96,6 +122,21 @@ void accesses_of(const struct gemmd_command *command, struct accesses *ret_acces
 static bool access_conflicts(const struct access *a, const struct access *b)
 {
     return (a->is_write || b->is_write) && a->begin < b->end && b->begin < a->end;
+}
+
+bool access_touches_inputs(const struct access *access, const struct gemmd_job *job)
+{
+    const struct matrix a = input_a(job), b = input_b(job);
+    struct accesses read = {.count = 0};
+    bool touches = false;
+
+    if (job->batch != 0) {
+        add_matrix(&read, &a, job->batch, false);
+        add_matrix(&read, &b, job->batch, false);
+    }
+    for (size_t i = 0; i < read.count; i++)
+        touches |= access->begin < read.of[i].end && read.of[i].begin < access->end;
+    return touches;
 }
 
 bool accesses_conflict(const struct accesses *a, const struct accesses *b)

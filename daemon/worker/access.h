@@ -26,5 +26,10 @@ struct accesses {
 /* `command` was checked by the front: sizes do not overflow. */
 void accesses_of(const struct gemmd_command *command, struct accesses *ret_accesses);
 
+/* What a product writes; of one that is empty, nothing. */
+struct access access_of_output(const struct gemmd_job *job);
+/* Whether A or B of a product share a byte with it. */
+bool access_touches_inputs(const struct access *access, const struct gemmd_job *job);
+
 /* Whether the order of the two matters. Slices of one job write different tiles: it does not. */
 bool accesses_conflict(const struct accesses *a, const struct accesses *b);

@@ -11,6 +11,7 @@
 
 #include "../../kernels_src/abi/ring.h"
 #include "../core/status.h"
+#include "access.h"
 #include "cuda_scratch.h"
 #include "cuda_workspace.h"
 
@@ -35,6 +36,7 @@ struct cuda_lane {
     CUevent event; /* recorded and waited for at once, so one will do */
     struct cuda_scratch scratch;
     struct cuda_workspace workspace;
+    struct access written; /* by the latest launch (cuda_launch.h) */
     uint32_t *done;
     CUdeviceptr done_device;
     uint64_t submitted, finished; /* commands */

@@ -3,11 +3,17 @@
  * must be repacked first, the launch before it that does so. The worker and the benchmark launch
  * through this.
  *
+ * Kernels that begin early run beside the end of the launch before them, and let the next one begin
+ * when that has ended. So the launch before is the only one that may still be writing; inputs that
+ * it does not write are settled and the kernel reads them at once. Copies, fills and events in
+ * between wait for it, and the next launch for them.
+ *
  * Thread: the worker's. Holds nothing.
  */
 #pragma once
 
 #include "../../kernels_src/abi/job.h"
+#include "access.h"
 #include "cuda_kernel.h"
 #include "cuda_scratch.h"
 #include "cuda_workspace.h"
@@ -22,6 +28,7 @@ struct cuda_launch_target {
     CUstream stream;
     struct cuda_scratch *scratch;     /* of the stream; for kernels that repack their inputs */
     struct cuda_workspace *workspace; /* of the stream; for jobs with splits */
+    struct access *written;           /* of the stream: what its latest launch writes */
     uint64_t holder; /* number of what the feed is a part of: a later part finds the copies of an
                         earlier one where they are; 0: they are made anew */
 };

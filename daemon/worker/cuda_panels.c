@@ -290,7 +290,8 @@ compute(struct cuda_panels *panels, const struct panel_step *step, struct fault 
                                         .multiprocessors = panels->multiprocessors,
                                         .stream = stream,
                                         .scratch = &lane->scratch,
-                                        .workspace = &lane->workspace};
+                                        .workspace = &lane->workspace,
+                                        .written = &lane->written};
     int r = 0;
 
     /* What comes in does so in order, so the last of it is enough. */

@@ -88,14 +88,15 @@ constexpr int warp_m = tile_m / warps_m;
 constexpr int warp_n = tile_n / warps_n;
 
 /* Hopper: warps that multiply form groups of four. Specialised schedules have one more group, whose
- * first thread loads; split configurations one more warp, behind the others. Cooperative groups share a tile by rows; ping-pong groups have one each. */
+ * first thread loads; split configurations of one group two more warps, behind the others. Cooperative
+ * groups share a tile by rows; ping-pong groups have one each. */
 constexpr bool is_specialized = schedule >= schedule_coop;
 constexpr bool is_pingpong = schedule == schedule_pingpong;
 constexpr int groups = warps_m * warps_n / 4;
 constexpr int group_m = is_pingpong ? tile_m : tile_m / groups;
 constexpr int sharers = cluster_m * cluster_n; /* CTAs that copy for each other */
 constexpr int cluster = sharers * cluster_k;
-constexpr int loading_warps = !is_specialized ? 0 : is_split && groups == 1 ? 1 : 4;
+constexpr int loading_warps = !is_specialized ? 0 : is_split && groups == 1 ? 2 : 4;
 /* 168 registers a thread at launch, for three groups: 56 + 2 * 224 = 3 * 168. */
 constexpr bool moves_registers = is_specialized && groups == 2 && ctas_per_multiprocessor == 1;
 constexpr int threads = (warps_m * warps_n + loading_warps) * 32;

@@ -26,35 +26,21 @@ struct launch {
     cta_place place;
 };
 
-/* Tensor copies, by one thread. */
-DEVICE void load_by_copies(const launch &in)
-{
-    loader loads(in.feed, in.maps, in.place, in.s_base);
-    bool is_first = true;
-
-    loads.stamp.open(GEMMD_STAMP_LOADER, true);
-    while (loads.next_unit()) {
-        /* Two such grids fit beside each other; what is repacked is not there yet. */
-        if (is_first && !cfg::stores_anywhere && 2 * gridDim.x <= nsmid())
-            loads.prefetch();
-        if (is_first)
-            griddepcontrol_wait();
-        is_first = false;
-        while (loads.smem_from_gmem())
-            ;
-    }
-}
-
-/* By all of the loading group. */
+/* By all of the loading group; tensor copies by one thread. */
 DEVICE void load(const launch &in)
 {
     if constexpr (cfg::realigns) {
         realigner loads(in.feed, in.place, in.s_base, threadIdx.x);
 
-        griddepcontrol_wait();
+        take_turn();
         loads.run();
     } else if (threadIdx.x == 0) {
-        load_by_copies(in);
+        loader loads(in.feed, in.maps, in.place, in.s_base);
+
+        loads.stamp.open(GEMMD_STAMP_LOADER, true);
+        loads.run();
+    } else if (threadIdx.x == 32) {
+        take_turn();
     }
 }
 
@@ -92,7 +78,7 @@ template <> struct side_loader<false> {
     DEVICE void next()
     {
         if (has_more)
-            has_more = loads.smem_from_gmem() || loads.next_unit();
+            has_more = loads.advance();
     }
 };
 
@@ -143,9 +129,8 @@ struct multiplier {
             stamp.slot_seen();
             if constexpr (COLS > 0)
                 tile.accum_from_smem<COLS>(in.s_base, (int)shfl_sync_idx((u32)at.slot, 0),
-                                           first_block, i > 0,
-                                           stamp.beside(in.s_base, at));
-            stamp.products_issued();
+                                           first_block, i > 0);
+            stamp.products_issued(in.s_base, at);
             wgmma_wait_group<products_behind>();
             stamp.wait_ended();
             if (products_behind == 0)
@@ -198,7 +183,10 @@ struct multiplier {
         job_feed work(in.feed, in.place.walker, in.place.walkers);
         way_out way = {in.s_base, group, warp, lane};
 
-        griddepcontrol_wait(); /* who writes D, waits too, also where there is nothing to load */
+        if (!cfg::is_specialized)
+            take_turn();
+        else if (!are_settled(in.feed.jobs[0]))
+            griddepcontrol_wait(); /* here, and not in the ring, whose waits have a limit */
         loads.fill();
         for (u32 number = 0; work.take(); number++) {
             int k_tiles = k_tiles_of(work.job());
@@ -219,6 +207,7 @@ struct multiplier {
             out_place to = place_of(work, work.place()); /* while the last products run */
             epilogue op(work.job(), to.item);
             finish(tile, k_tiles, slot);
+            griddepcontrol_wait(); /* the grid before may read D, or write C */
             way.gmem_from_accum(tile, to, op);
             stamp.epilogue_ends();
         }
@@ -231,9 +220,7 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
     gemm(const __grid_constant__ gemmd_tensor_feed feed,
          const __grid_constant__ gemmd_tensor_maps maps)
 {
-    /* The next grid may come as soon as there is room, and do as this one: all that needs no memory
-     * of a product comes before griddepcontrol_wait(). */
-    griddepcontrol_launch_dependents();
+    /* All that needs no memory that another grid writes comes before griddepcontrol_wait(). */
     if (threadIdx.x < GEMMD_TENSOR_COUNT)
         prefetch_tensormap(&maps.of[0][threadIdx.x]);
 

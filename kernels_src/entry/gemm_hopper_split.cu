@@ -3,10 +3,11 @@
  * narrow tiles by computing the transpose of D. sm_90a.
  *
  * Roles by warp: those that multiply do it together on one tile, each four of them on rows of their
- * own, and every warp stores its fragments by itself; the first thread behind them loads. The ring
- * runs on into the next unit while they do. Beside one group that multiplies, one warp loads: then
- * registers suffice for all without being moved, and a CTA starts sooner. Beside two it is a group,
- * which leaves its registers to them.
+ * own, and every warp stores its fragments by itself; the first thread behind them loads, the first
+ * of the warp after that lets the next grid begin. The ring runs on into the next unit while they
+ * do. Beside one group that multiplies there are these two warps: then registers suffice for all
+ * without being moved, and a CTA starts sooner. Beside two it is a group, which leaves its registers
+ * to them.
  *
  * CTAs walk the units of all jobs of their feed, times splits. What a role can know of its first
  * unit it finds out before it waits for the grid before: constants and divisions take as long as a
@@ -27,19 +28,6 @@ struct launch {
     u32 s_base;
     cta_place place;
 };
-
-DEVICE void load(const launch &in)
-{
-    loader loads(in.feed, in.maps, in.place, in.s_base);
-    bool has_unit = loads.next_unit();
-
-    griddepcontrol_wait();
-    while (has_unit) {
-        while (loads.smem_from_gmem())
-            ;
-        has_unit = loads.next_unit();
-    }
-}
 
 struct multiplier {
     const launch &in;
@@ -98,12 +86,15 @@ struct multiplier {
         bool has_unit = work.take();
         fragment_place to = place_of(work);
 
-        griddepcontrol_wait();
+        /* Here, and not in the ring, whose waits have a limit; or for the workspace. */
+        if (!are_settled(in.feed.jobs[0]) || work.splits > 1)
+            griddepcontrol_wait();
         while (has_unit) {
             group_tile tile;
 
             writer.announce(work);
             accum_from_ring(tile, k_span_of(work, in.place.rank_k).count);
+            griddepcontrol_wait(); /* the grid before may read D, or write C */
             writer.gmem_from_accum(tile, work, to);
             has_unit = work.take();
             if (has_unit)
@@ -116,9 +107,7 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
     gemm(const __grid_constant__ gemmd_tensor_feed feed,
          const __grid_constant__ gemmd_tensor_maps maps)
 {
-    /* The next grid may come as soon as there is room, and do as this one: all that needs no memory
-     * of a product comes before griddepcontrol_wait(). */
-    griddepcontrol_launch_dependents();
+    /* All that needs no memory that another grid writes comes before griddepcontrol_wait(). */
     if (threadIdx.x <= GEMMD_TENSOR_B)
         prefetch_tensormap(&maps.of[0][threadIdx.x]);
 
@@ -136,7 +125,9 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
         if (cfg::moves_registers)
             setmaxnreg_dec<56>();
         if (warp == smem::warps && lane == 0)
-            load(in);
+            loader(feed, maps, in.place, in.s_base).run();
+        else if (warp == smem::warps + 1 && lane == 0)
+            take_turn();
     }
     cluster_leave(); /* another CTA may still read what this one offers */
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "pipe/stamps.cuh"
+#include "ptx/griddepcontrol.cuh"
 #include "ptx/proxy.cuh"
 #include "ptx/tma.cuh"
 #include "sched/job_feed.cuh"
@@ -118,6 +119,22 @@ DEVICE k_span k_span_of(const job_feed &work, u32 rank_k)
             least + (part >= from) - (part < others ? more : 0)};
 }
 
+/* Of a feed's first job, for all of them: what the grid before writes is none of their inputs. */
+DEVICE bool are_settled(const gemmd_job &first)
+{
+    return first.flags & GEMMD_JOB_INPUTS_SETTLED;
+}
+
+/* By one thread of every CTA. The next grid may begin when the one before this has ended: so there
+ * are two at any time, and what a launch need not wait for follows from the one before it alone
+ * (daemon/worker/cuda_launch.c). No CTA leaves earlier, so the end of a grid is that of all before
+ * it. */
+DEVICE void take_turn()
+{
+    griddepcontrol_wait();
+    griddepcontrol_launch_dependents();
+}
+
 /* The loading thread's walk: K tile after K tile over all units, ahead of who multiplies by as
  * much as the ring holds. Only smem_from_gmem() reads operands: all else may be done while the grid
  * before this one still runs. */
@@ -210,5 +227,26 @@ struct loader {
         at.advance();
         k += cfg::tile_k;
         return k < k_end;
+    }
+
+    /* The next K tile of whatever unit; false after the last one. */
+    DEVICE bool advance()
+    {
+        return smem_from_gmem() || next_unit();
+    }
+
+    /* All of the walk. */
+    DEVICE void run()
+    {
+        bool has_more = next_unit();
+
+        if (!are_settled(work.jobs[0])) {
+            /* Two such grids fit beside each other; what is repacked is not there yet. */
+            if (!cfg::is_split && !cfg::stores_anywhere && has_more && 2 * gridDim.x <= nsmid())
+                prefetch();
+            griddepcontrol_wait();
+        }
+        while (has_more)
+            has_more = advance();
     }
 };

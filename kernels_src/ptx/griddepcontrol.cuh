@@ -12,7 +12,7 @@ DEVICE void griddepcontrol_wait()
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-/* From this CTA's side the next grid may start. */
+/* From this CTA's side the next grid may start. One thread's word is enough. */
 DEVICE void griddepcontrol_launch_dependents()
 {
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

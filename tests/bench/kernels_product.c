@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#define SETS_MIN              3 /* launches overlap: two that follow each other share nothing */
 #define LAUNCHES_MIN          20
 #define GRAPH_SECONDS         1e-3 /* a shorter graph is measured by what starts it */
 #define CHECK_MULTIPLICATIONS ((uint64_t)1 << 25)
@@ -20,7 +21,7 @@ static size_t sets_of(const struct gpu *gpu, const struct shape *shape, size_t r
 
     shape_bytes(shape, ret_bytes);
     all = ret_bytes[0] + ret_bytes[1] + ret_bytes[2];
-    wanted = 3 * gpu->facts.l2_cache / all + 1;
+    wanted = MAX(3 * gpu->facts.l2_cache / all + 1, SETS_MIN);
     fitting = MAX(gpu->facts.memory / 2 / all, 1);
     return MIN(MIN(wanted, fitting), KERNELS_SETS_MAX);
 }
@@ -153,7 +154,8 @@ int product_launch(void *context, CUstream stream, size_t set)
                                         .multiprocessors = gpu->facts.multiprocessors,
                                         .stream = stream,
                                         .scratch = &p->place->scratch,
-                                        .workspace = &p->place->workspace};
+                                        .workspace = &p->place->workspace,
+                                        .written = &p->place->written};
     return cuda_launch(&target, side->kernel, &feed, &fault);
 }
 

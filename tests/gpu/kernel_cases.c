@@ -383,6 +383,94 @@ void kernel_cases_repeat(const char *configuration, uint32_t splits, int times)
     bench.gpu->operations->close(bench.gpu);
 }
 
+/* --- chains ---------------------------------------------------------------------------------- */
+
+#define CHAIN_SIDE  272 /* all operands are squares, and lie side by side */
+#define CHAIN_LINKS 64
+#define CHAIN_STEP  ((uint64_t)CHAIN_SIDE * CHAIN_SIDE * 2)
+#define CHAIN_FIRST (CHAIN_LINKS * CHAIN_STEP) /* behind the Bs */
+#define CHAIN_SIZE  (CHAIN_FIRST + (CHAIN_LINKS + 3) * CHAIN_STEP)
+
+/* The Bs so that products neither grow nor vanish, then the three As that are no product. */
+static void chain_fill(enum dtype dtype)
+{
+    for (uint64_t i = 0; i < (CHAIN_FIRST + 3 * CHAIN_STEP) / 2; i++)
+        dtype_store(dtype, bench.host, i,
+                    random_value(dtype) * (i < CHAIN_FIRST / 2 ? sqrt(3.0 / CHAIN_SIDE) : 1));
+    copy(0, CHAIN_SIZE, true);
+}
+
+static struct gemmd_job chain_link(const struct config *config, uint32_t splits, int distance)
+{
+    uint64_t base = bench.device_address;
+
+    return (struct gemmd_job){
+        .a = base + CHAIN_FIRST,
+        .b = base,
+        .d = base + CHAIN_FIRST + (uint64_t)distance * CHAIN_STEP,
+        .m = CHAIN_SIDE,
+        .n = CHAIN_SIDE,
+        .k = CHAIN_SIDE,
+        .batch = 1,
+        .lda = CHAIN_SIDE,
+        .ldb = CHAIN_SIDE,
+        .ldd = CHAIN_SIDE,
+        .alpha = 1,
+        .input = config->input,
+        .output = config->output,
+        .flags = config->trans_b ? GEMMD_JOB_TRANS_B : 0,
+        .splits = splits,
+    };
+}
+
+static void chain_run(const struct gemmd_job *link, uint32_t at_once)
+{
+    struct gemmd_command command = {.kind = GEMMD_COMMAND_GEMM, .kernel = 1};
+
+    for (uint32_t i = 0; i < CHAIN_LINKS; i += at_once) {
+        command.body.gemm = *link;
+        command.body.gemm.a += i * CHAIN_STEP;
+        command.body.gemm.b += i * CHAIN_STEP;
+        command.body.gemm.d += i * CHAIN_STEP;
+        command.body.gemm.repeats = command.body.gemm.repeat_sets = at_once;
+        command.body.gemm.repeat_step = CHAIN_STEP;
+        cr_assert_eq(run(&command), STATUS_OK);
+    }
+    copy(CHAIN_FIRST, CHAIN_SIZE - CHAIN_FIRST, false);
+}
+
+static void chain_check(const struct compiled *compiled, uint32_t splits, int distance)
+{
+    struct gemmd_job link = chain_link(&compiled->config, splits, distance);
+    uint64_t size = CHAIN_SIZE - CHAIN_FIRST, inputs = (uint64_t)distance * CHAIN_STEP;
+    char *one_by_one = malloc(size);
+    chain_run(&link, 1);
+    memcpy(one_by_one, bench.host + CHAIN_FIRST, size);
+    for (int i = 0; i < 5; i++) {
+        memset(bench.host + CHAIN_FIRST + inputs, 0xff, size - inputs);
+        copy(CHAIN_FIRST, size, true);
+        chain_run(&link, CHAIN_LINKS);
+        cr_expect(!memcmp(bench.host + CHAIN_FIRST, one_by_one, inputs + CHAIN_LINKS * CHAIN_STEP),
+                  "tile of %u rows, %d apart", compiled->config.tile_m, distance);
+    }
+    free(one_by_one);
+}
+
+void kernel_cases_chain(const char *configuration, uint32_t splits)
+{
+    static struct compiled compiled;
+    struct fault fault = FAULT_NONE;
+    open_bench();
+    cr_assert(config_from_text(configuration, &compiled.config), "%s", configuration);
+    cr_assert_eq(compile_all(&compiled, 1, &fault), 0, "%s", fault.message);
+    cr_assert(load(&compiled, 1));
+    chain_fill(compiled.config.input);
+    for (int distance = 3; distance > 0; distance--)
+        chain_check(&compiled, splits, distance);
+    nvrtc_result_deinit(&compiled.result);
+    bench.gpu->operations->close(bench.gpu);
+}
+
 void kernel_cases_run(enum config_family family)
 {
     static struct config configs[CONFIG_LIST_MAX];

@@ -13,3 +13,6 @@
 void kernel_cases_run(enum config_family family);
 /* One product with this configuration, `times` times: always the same bits. */
 void kernel_cases_repeat(const char *configuration, uint32_t splits, int times);
+/* Chains of products launched one behind the other, each with what one of the three before it wrote
+ * as its A: the same bits as when each waits for the end of all others. */
+void kernel_cases_chain(const char *configuration, uint32_t splits);

@@ -1,6 +1,6 @@
 /*
  * The same product gives the same bits, whatever the order in which CTAs come to the sums that they
- * share.
+ * share, and however much of it runs beside the end of the launch before.
  */
 #include "kernel_cases.h"
 
@@ -21,4 +21,15 @@ Test(kernels_repeat, of_a_tile_shared_by_clusters, .timeout = 300)
 Test(kernels_repeat, of_operands_copied_for_each_other, .timeout = 300)
 {
     kernel_cases_repeat("sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma", 1, TIMES);
+}
+
+/* What the launch before writes is waited for; what the one before that wrote is there. */
+Test(kernels_repeat, of_chains_in_which_launches_overlap, .timeout = 300)
+{
+    kernel_cases_chain("sm90a.bf16.bf16.nt.64x128x64.s8.c1x1.coop.tma", 1);
+    kernel_cases_chain("sm90a.bf16.bf16.nt.64x64x64.s8.c1x1.coop.realign", 1);
+    kernel_cases_chain("sm90a.bf16.bf16.nt.128x128x64.s6.c2x1.pingpong.tma", 1);
+    kernel_cases_chain("sm90a.bf16.bf16.nt.16x64x128.s10.c1x1.split.tma.swapped", 1);
+    kernel_cases_chain("sm90a.bf16.bf16.nt.64x64x128.s6.c1x1.split.tma.swapped", 2);
+    kernel_cases_chain("sm90a.bf16.bf16.nt.128x128x64.s5.c1x1x2.split.tma", 1);
 }

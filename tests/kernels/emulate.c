@@ -142,10 +142,13 @@ static void launch_product(const struct run *run,
                            int late,
                            int backwards)
 {
+    struct gemmd_feed own = *feed;
     struct gemmd_tensor_maps maps;
 
-    tensor_maps_of(run->config, feed, &maps);
-    emulation->run(feed, &maps, run->shape->ctas, late, backwards);
+    if (run->config->copy != CONFIG_COPY_REPACK && late != backwards)
+        feed_settle(&own);
+    tensor_maps_of(run->config, &own, &maps);
+    emulation->run(&own, &maps, run->shape->ctas, late, backwards);
 }
 
 /* Job after job, as the worker does: first the copies of its inputs, then the product. */
@@ -187,9 +190,8 @@ emulate_whole(const struct run *run, const struct emulation *emulation, int late
 static void
 emulate_slices(const struct run *run, const struct emulation *emulation, int late, int backwards)
 {
-    struct gemmd_feed feed = {.job_count = 1, .jobs = {run_job(run)}};
+    struct gemmd_feed feed = {.job_count = 2, .jobs = {run_job(run)}};
 
-    feed.job_count = 2;
     feed.jobs[1] = feed.jobs[0];
     if (feed.jobs[1].workspace)
         feed.jobs[1].workspace = workspaces_address(&run->workspaces, 1);
@@ -418,6 +420,7 @@ int main(int argc, char **argv)
     static struct config configs[2 * CONFIG_LIST_MAX];
     size_t count, every = 1, first = 0, hopper_every = 1, ran = 0, wrong = 0;
     const char *filter = "";
+    char text[CONFIG_TEXT_MAX];
 
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--every") == 0 && i + 1 < argc)
@@ -430,8 +433,6 @@ int main(int argc, char **argv)
             filter = argv[i];
     count = list(MAX(hopper_every, 1u), configs);
     for (size_t i = first; every > 0 && i < count; i += every) {
-        char text[CONFIG_TEXT_MAX];
-
         config_to_text(&configs[i], text);
         if (!strstr(text, filter))
             continue;

@@ -127,3 +127,34 @@ Test(access, what_is_not_read_is_not_touched)
     write.body.copy.size = 0;
     cr_expect_not(conflict(&command, &write));
 }
+
+Test(access, an_output_touches_inputs_that_share_a_byte_with_it)
+{
+    struct gemmd_job writer = product(1).body.gemm, reader = product(2).body.gemm;
+    struct access written = access_of_output(&writer);
+
+    cr_expect_eq(written.begin, writer.d);
+    cr_expect_eq(written.end, writer.d + (60 + 2 * 10 + 4) * 4, "two items of three rows");
+    cr_expect_not(access_touches_inputs(&written, &reader));
+    reader.c = reader.bias = reader.d;
+    cr_expect_not(access_touches_inputs(&written, &reader), "of A and B alone");
+    reader.a = written.end;
+    cr_expect_not(access_touches_inputs(&written, &reader));
+    reader.a = written.end - 1;
+    cr_expect(access_touches_inputs(&written, &reader));
+    reader.a = 1000;
+    reader.b = written.begin;
+    cr_expect(access_touches_inputs(&written, &reader));
+    reader.batch = 0;
+    cr_expect_not(access_touches_inputs(&written, &reader), "nothing is read");
+}
+
+Test(access, an_empty_product_has_no_output)
+{
+    struct gemmd_job job = product(1).body.gemm;
+    struct access written;
+
+    job.batch = 0;
+    written = access_of_output(&job);
+    cr_expect_eq(written.begin, written.end);
+}

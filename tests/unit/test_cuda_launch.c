@@ -12,10 +12,12 @@
 
 static struct backend *gpu;
 static struct gemmd_tensor_maps maps; /* of the last launch */
+static struct gemmd_job launched;
 
 static void keep_maps(const struct fake_driver_launch *launch)
 {
     memcpy(&maps, launch->maps, sizeof(maps));
+    launched = ((const struct gemmd_tensor_feed *)launch->parameter)->jobs[0];
 }
 
 static void open_fake(void)
@@ -142,6 +144,101 @@ Test(cuda_launch, answers_a_map_that_the_driver_refuses)
     cr_expect_eq(launch(&request, TILE, TILE), STATUS_OK);
 }
 
+/* --- inputs that the launch before cannot be writing ----------------------------------------- */
+
+static struct link_message early_kernel(void)
+{
+    struct link_message request = kernel();
+
+    request.begins_early = 1;
+    for (int i = 0; i < LINK_BOXES; i++)
+        request.box[i] = (struct link_box){64, 64};
+    return request;
+}
+
+/* 64 x 64 x 64, on the same lane as any other of its kind. */
+static struct gemmd_job square(uint64_t a, uint64_t b, uint64_t d)
+{
+    return (struct gemmd_job){.a = a,
+                              .b = b,
+                              .d = d,
+                              .m = TILE,
+                              .n = TILE,
+                              .k = TILE,
+                              .batch = 1,
+                              .lda = TILE,
+                              .ldb = TILE,
+                              .ldd = TILE,
+                              .alpha = 1,
+                              .input = DTYPE_BF16,
+                              .output = DTYPE_BF16};
+}
+
+static bool is_settled(const struct gemmd_job *job)
+{
+    struct gemmd_completion completion;
+    struct gemmd_command command = {.kind = GEMMD_COMMAND_GEMM, .kernel = 1, .body.gemm = *job};
+
+    cr_assert_eq(gpu->operations->submit(gpu, &command), 0);
+    cr_assert_eq(gpu->operations->reap(gpu, &completion), 1);
+    cr_assert_eq(completion.status, STATUS_OK);
+    return launched.flags & GEMMD_JOB_INPUTS_SETTLED;
+}
+
+static void load(struct link_message request)
+{
+    struct fault fault = FAULT_NONE;
+
+    cr_assert_eq(gpu->operations->load(gpu, &request, "\177ELF", &fault), 0, "%s", fault.message);
+}
+
+Test(cuda_launch, lets_inputs_be_read_at_once_that_the_launch_before_does_not_write)
+{
+    struct gemmd_job first = square(0x10000, 0x20000, 0x30000);
+    struct gemmd_job other = square(0x10000, 0x20000, 0x40000);
+
+    load(early_kernel());
+    cr_expect(is_settled(&first), "there is none before it");
+    cr_expect(is_settled(&other), "it shares its inputs, and writes elsewhere");
+}
+
+Test(cuda_launch, makes_inputs_wait_for_the_launch_that_writes_them)
+{
+    struct gemmd_job first = square(0x10000, 0x20000, 0x30000);
+    struct gemmd_job reads_as_a = square(0x30000, 0x20000, 0x40000);
+    struct gemmd_job reads_as_b = square(0x10000, 0x40000, 0x50000);
+    struct gemmd_job reads_its_end = square(0x50000 + 2 * TILE * TILE - 16, 0x20000, 0x60000);
+    struct gemmd_job reads_behind_it = square(0x60000 + 2 * TILE * TILE, 0x20000, 0x70000);
+
+    load(early_kernel());
+    cr_expect(is_settled(&first));
+    cr_expect_not(is_settled(&reads_as_a));
+    cr_expect_not(is_settled(&reads_as_b));
+    cr_expect_not(is_settled(&reads_its_end));
+    cr_expect(is_settled(&reads_behind_it));
+}
+
+/* Each grid lets the next one begin when the one before it has ended. */
+Test(cuda_launch, makes_inputs_wait_for_no_launch_but_the_last)
+{
+    struct gemmd_job first = square(0x10000, 0x20000, 0x30000);
+    struct gemmd_job between = square(0x10000, 0x20000, 0x40000);
+    struct gemmd_job reads_the_first = square(0x30000, 0x20000, 0x50000);
+
+    load(early_kernel());
+    cr_expect(is_settled(&first));
+    cr_expect(is_settled(&between));
+    cr_expect(is_settled(&reads_the_first));
+}
+
+Test(cuda_launch, says_nothing_of_inputs_to_kernels_that_begin_after_the_last_has_ended)
+{
+    struct gemmd_job first = square(0x10000, 0x20000, 0x30000);
+
+    load(kernel());
+    cr_expect_not(is_settled(&first));
+}
+
 /* --- inputs that are copied first ------------------------------------------------------------ */
 
 static char memory[1 << 20];
@@ -218,9 +315,11 @@ Test(cuda_launch, repacks_unaligned_inputs_and_reads_the_copies)
     cr_expect_neq(maps.of[0][GEMMD_TENSOR_A].words[0], command.body.gemm.a);
     cr_expect_eq(maps.of[0][GEMMD_TENSOR_B].words[0], command.body.gemm.b);
     cr_expect_eq(maps.of[0][GEMMD_TENSOR_D].words[0], 0, "threads store D");
+    cr_expect_not(launched.flags & GEMMD_JOB_INPUTS_SETTLED, "the copies are being made");
     command.body.gemm.lda = 40;
     cr_assert_eq(submit(&command), STATUS_OK);
     cr_expect_eq(fake_driver_repacks(), 1, "nothing to copy");
+    cr_expect(launched.flags & GEMMD_JOB_INPUTS_SETTLED);
     cr_expect_eq(maps.of[0][GEMMD_TENSOR_A].words[0], command.body.gemm.a);
     gpu->operations->close(gpu);
     cr_expect_eq(fake_driver_live().scratch, 0);

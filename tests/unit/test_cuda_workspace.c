@@ -36,7 +36,8 @@ static void open_fake(void)
                                    .ctas_per_multiprocessor = 1,
                                    .tile_m = TILE,
                                    .tile_n = TILE,
-                                   .cluster_k = 2};
+                                   .cluster_k = 2,
+                                   .begins_early = 1};
     setenv("GEMMD_LIBCUDA", FAKE_DRIVER, 1);
     fake_driver_reset();
     fake_driver_on_launch(look);

@@ -55,6 +55,7 @@ emulate_repack(const gemmd_repack *what, u32 ctas, int turns_backwards)
 {
     machine::self.body = repack_body;
     machine::self.turns_backwards = turns_backwards;
+    machine::self.begins_early = true;
     repacked = what;
     for (u32 cta = 0; cta < ctas; cta++)
         machine::run_cluster(cta, ctas, 1, GEMMD_REPACK_THREADS, dynamic_shared, 0);
@@ -71,6 +72,8 @@ extern "C" __attribute__((visibility("default"))) void emulate(const gemmd_feed 
     machine::self.body = body;
     machine::self.copies_late = copies_late;
     machine::self.turns_backwards = turns_backwards;
+    machine::self.begins_early = cfg::is_hopper;
+    machine::self.inputs_settled = feed->jobs[0].flags & GEMMD_JOB_INPUTS_SETTLED;
     launched = feed;
     launched_maps = maps;
     for (u32 cta = 0; cta < ctas; cta += cfg::cluster) {

@@ -100,6 +100,7 @@ struct fiber {
     const char *waits_for;                 /* what, and which one */
     unsigned int waits_at;
     bool started, done;
+    bool is_in_turn; /* has waited for the grid before, or need not */
 };
 
 struct state {
@@ -114,6 +115,8 @@ struct state {
     void *scheduler[5];
     size_t current;
     bool copies_late, turns_backwards;
+    bool begins_early;   /* the kernel waits for the grid before by itself */
+    bool inputs_settled; /* which its tensor copies need not do */
     void (*body)(void);
 };
 
@@ -264,6 +267,7 @@ inline void fiber_reset(fiber &f, unsigned int thread, unsigned int rank)
     f.groups.clear();
     f.stores.clear();
     f.products.clear();
+    f.is_in_turn = !self.begins_early;
     fiber_start(f);
 }
 

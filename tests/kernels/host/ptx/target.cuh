@@ -49,6 +49,16 @@ template <typename T> inline void shared_store(u32 s_address, T value)
     memcpy(shared(s_address, sizeof value), &value, sizeof value);
 }
 
+/* A grid that begins beside the end of the one before touches no memory before it has waited. */
+inline void expect_turn(const char *does)
+{
+    if (machine::now().is_in_turn)
+        return;
+    fprintf(stderr, "thread %u %s and has not waited for the grid before\n",
+            machine::now().thread.x, does);
+    abort();
+}
+
 /* Misaligned accesses fault on a GPU, so they end the run here too. */
 inline u8 *global(u64 g_address, u32 size)
 {
@@ -56,6 +66,7 @@ inline u8 *global(u64 g_address, u32 size)
         fprintf(stderr, "global address %llx for %u bytes\n", g_address, size);
         abort();
     }
+    expect_turn("accesses global memory");
     return (u8 *)g_address;
 }
 

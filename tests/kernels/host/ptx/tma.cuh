@@ -76,6 +76,8 @@ inline void cp_async_bulk_tensor_3d_shared_global_multicast(
 {
     host_tensor t = host_tensor_of(map, s_destination);
 
+    if (!machine::self.inputs_settled)
+        host::expect_turn("copies from global memory");
     for (u32 rank = 0; rank < 16; rank++) {
         if ((mask >> rank & 1) == 0)
             continue;
@@ -100,6 +102,8 @@ inline void cp_async_bulk_tensor_3d_global_shared(
     const gemmd_tensor_map *map, int c0, int c1, int c2, u32 s_source, u64)
 {
     host_tensor t = host_tensor_of(map, s_source);
+
+    host::expect_turn("copies to global memory");
     machine::action leave = [=] {
         host_box(t, s_source, c0, c1, c2, 16 / t.element_size, [&](u32 s_element, u8 *to) {
             if (to)
