@@ -16,7 +16,9 @@ static void look(struct stages_watch *watch)
     if (gemmd_status_json(watch->connection, &json))
         return;
     size_t deaths = (size_t)ask_number_in(json, "worker", "deaths") - watch->first;
-    if (deaths > 0 && deaths <= STAGES_DEATHS) {
+    /* The next one has begun, and is not counted before it has ended: these are not its stages. */
+    bool is_next = ask_number_in(json, "recovery", "ended_ms") == 0;
+    if (deaths > 0 && deaths <= STAGES_DEATHS && !is_next) {
         for (int i = 0; i < STAGES; i++)
             watch->milliseconds[deaths - 1][i] = ask_number_in(json, "recovery", names[i]);
         atomic_store(&watch->deaths, deaths);

@@ -20,6 +20,7 @@
 #include "power.h"
 #include "private_daemon.h"
 #include "soak.h"
+#include "soak_quiet.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -36,8 +37,8 @@
 #define SOAK_SHARED_KIB    (16 << 10)
 #define SOAK_DEVICE_BYTES  (8ull << 20)
 #define STUCK_SECONDS      60 /* without an answer of anybody: more than any worker is waited for */
-#define QUIET_SECONDS      20 /* for compile children to go, too: 10 s after their last work */
 #define FAULT_SIZE         64
+#define WARMUP_ROUNDS      8
 
 /* In this order, again and again. */
 enum blow { BLOW_KILL, BLOW_ADDRESS, BLOW_STOP, BLOW_MISALIGNED, BLOW_TRAP, BLOW_ENDLESS, BLOWS };
@@ -267,69 +268,22 @@ static double charged(const struct soak *soak)
     return sum;
 }
 
-/* What says that somebody else is connected, something runs, or a child compiles. */
-struct unrest {
-    char state[96], spare[96]; /* of the worker, and of the one that stands by */
-    double clients, jobs, staged_bytes;
-    size_t children;
-};
-
-static struct unrest unrest_now(const struct soak *soak)
-{
-    pid_t children[32];
-    struct unrest now = {
-        .clients = ask_number(soak->connection, NULL, "clients"),
-        .jobs = ask_number(soak->connection, NULL, "jobs"),
-        .staged_bytes = ask_number(soak->connection, "buffers", "staged_bytes"),
-        .children = process_children(soak->daemon.pid, children, ARRAY_SIZE(children)),
-    };
-
-    ask_text(soak->connection, "worker", "state", now.state);
-    ask_text(soak->connection, "worker", "spare", now.spare);
-    return now;
-}
-
-/* We are a client ourselves, and the workers are children; an idle one is parked. */
-static bool is_quiet(const struct unrest *now)
-{
-    bool has_worker = strcmp(now->state, "ready") == 0 || strcmp(now->state, "parked") == 0;
-    size_t spares = strcmp(now->spare, "ready") == 0 ? 1 : 0;
-
-    return has_worker && strcmp(now->spare, "starting") != 0 && now->clients == 1 &&
-           now->jobs == 0 && now->staged_bytes == 0 && now->children == 1 + spares;
-}
-
-static int await_quiet(const struct soak *soak)
-{
-    double end = bench_now() + QUIET_SECONDS;
-    struct unrest now = unrest_now(soak);
-
-    for (; !is_quiet(&now) && bench_now() < end; now = unrest_now(soak))
-        (void)usleep(20000);
-    if (is_quiet(&now))
-        return 0;
-    printf(
-        "# the daemon is not quiet after %d s: worker %s, spare %s, %.0f clients with the bench, "
-        "%.0f jobs, %.0f bytes staged, %zu processes beside the front\n",
-        QUIET_SECONDS, now.state, now.spare, now.clients, now.jobs, now.staged_bytes, now.children);
-    return 1;
-}
-
 static int renew_worker(const struct soak *soak)
 {
     pid_t worker = (pid_t)ask_number(soak->connection, "worker", "pid");
-    double deaths = ask_number(soak->connection, NULL, "deaths"), end = bench_now() + QUIET_SECONDS;
+    double deaths = ask_number(soak->connection, NULL, "deaths"),
+           end = bench_now() + SOAK_QUIET_SECONDS;
 
     if (worker <= 0 || kill(worker, SIGKILL) < 0)
         return 1;
     while (ask_number(soak->connection, NULL, "deaths") == deaths && bench_now() < end)
         (void)usleep(5000);
-    return await_quiet(soak);
+    return soak_await_quiet(soak->connection, soak->daemon.pid);
 }
 
 static int weigh(struct soak *soak, struct holdings *ret)
 {
-    if (await_quiet(soak) || renew_worker(soak))
+    if (soak_await_quiet(soak->connection, soak->daemon.pid) || renew_worker(soak))
         return 1;
     *ret = (struct holdings){
         .descriptors =
@@ -434,12 +388,30 @@ static void print_course(const struct soak *soak, double seconds)
            soak->worst_gap);
 }
 
+/* Until a round asked for no new kernel: those are compiled when they are first needed, and each
+ * takes memory of the device. */
+static int warm_up(struct soak *soak, double seconds)
+{
+    double kernels = ask_number(soak->connection, NULL, "kernels"), before;
+    int r;
+
+    for (int round = 0; round < WARMUP_ROUNDS; round++) {
+        before = kernels;
+        r = run_for(soak, seconds, false);
+        kernels = ask_number(soak->connection, NULL, "kernels");
+        if (r || kernels == before)
+            return r;
+    }
+    printf("# new kernels in each of %d rounds before the start\n", WARMUP_ROUNDS);
+    return 0;
+}
+
 static int run(struct soak *soak, double warmup, double seconds)
 {
     struct holdings start, end;
     int r = open_connection(soak);
 
-    r = r ? r : run_for(soak, warmup, false);
+    r = r ? r : warm_up(soak, warmup);
     r = r ? r : weigh(soak, &start);
     r = r ? r : run_for(soak, seconds, true);
     if (r)
