@@ -58,6 +58,8 @@ static const struct command commands[] = {
         "      --out-dtype TYPE default the input's, int32 for int8\n"
         "      --layout LAYOUT  nn, nt, tn or tt: A's letter, then B's; default nn\n"
         "      --batch COUNT    default 1\n"
+        "      --bias AXIS      with a bias for each row or column of D\n"
+        "      --activation ACT none, relu, gelu, gelu_tanh or silu\n"
         "      --json           the daemon's answer as it is\n",
     },
     {

@@ -88,6 +88,9 @@ int ctl_parse_dtype(const struct gemmctl *ctl, const char *name, const char *tex
 int ctl_parse_arch(const struct gemmctl *ctl, const char *text, uint32_t *ret);
 /* "nn", "nt", "tn", "tt": A's letter, then B's. */
 int ctl_parse_layout(const struct gemmctl *ctl, const char *text, bool *ret_a, bool *ret_b);
+int ctl_parse_activation(const struct gemmctl *ctl, const char *text, enum activation *ret);
+/* What a bias has a value for: "row" or "column". */
+int ctl_parse_axis(const struct gemmctl *ctl, const char *name, const char *text, enum bias *ret);
 
 /* --- help and the daemon (gemmctl.c)
  * ------------------------------------------------------------------ */

@@ -15,6 +15,8 @@ enum {
     OPTION_LAYOUT,
     OPTION_BATCH,
     OPTION_KEEP,
+    OPTION_BIAS,
+    OPTION_ACTIVATION,
 };
 
 /* Takes the answer. */
@@ -97,6 +99,10 @@ static int take_shape_option(const struct gemmctl *ctl, int option, struct shape
         return ctl_parse_count(ctl, "--batch", optarg, &problem->batch);
     case OPTION_KEEP:
         return take_keep(ctl, &ret->keep);
+    case OPTION_BIAS:
+        return ctl_parse_axis(ctl, "--bias", optarg, &problem->bias);
+    case OPTION_ACTIVATION:
+        return ctl_parse_activation(ctl, optarg, &problem->activation);
     default:
         ret->as_json = true;
         return CTL_OK;
@@ -159,8 +165,10 @@ static int explain_problem(struct gemmctl *ctl, struct shape_arguments *argument
     return print_answer(ctl, json, arguments->as_json);
 }
 
-static const struct option shape_options[] = {
+static const struct option explain_options[] = {
     {"json", no_argument, NULL, OPTION_JSON},
+    {"bias", required_argument, NULL, OPTION_BIAS},
+    {"activation", required_argument, NULL, OPTION_ACTIVATION},
     {"dtype", required_argument, NULL, OPTION_DTYPE},
     {"out-dtype", required_argument, NULL, OPTION_OUT_DTYPE},
     {"layout", required_argument, NULL, OPTION_LAYOUT},
@@ -173,7 +181,7 @@ int ctl_explain(struct gemmctl *ctl, int argc, char **argv)
     struct shape_arguments arguments = no_shape();
     int option, status;
 
-    while ((option = ctl_option(ctl, argc, argv, shape_options)) != CTL_OPTION_END) {
+    while ((option = ctl_option(ctl, argc, argv, explain_options)) != CTL_OPTION_END) {
         if (option == CTL_OPTION_WRONG || take_shape_option(ctl, option, &arguments) != CTL_OK)
             return CTL_USAGE;
     }

@@ -51,23 +51,6 @@ static void work_deinit(struct work *work)
 
 /* --- arguments ------------------------------------------------------------------------------- */
 
-static int
-parse_activation(const struct gemmctl *ctl, const char *text, enum activation *ret_activation)
-{
-    if (activation_from_name(text, strlen(text), ret_activation))
-        return CTL_OK;
-    return ctl_usage(ctl, "--activation is '%s'; none, relu, gelu, gelu_tanh or silu is wanted",
-                     text);
-}
-
-static int parse_bias_per(const struct gemmctl *ctl, const char *text, enum bias *ret_bias)
-{
-    if (strcmp(text, "row") != 0 && strcmp(text, "column") != 0)
-        return ctl_usage(ctl, "--bias-per is '%s'; row or column is wanted", text);
-    *ret_bias = strcmp(text, "row") == 0 ? BIAS_PER_ROW : BIAS_PER_COLUMN;
-    return CTL_OK;
-}
-
 static int take_option(const struct gemmctl *ctl, int option, struct arguments *arguments)
 {
     switch (option) {
@@ -100,9 +83,9 @@ static int take_option(const struct gemmctl *ctl, int option, struct arguments *
         arguments->path[OPERAND_BIAS] = optarg;
         return CTL_OK;
     case OPTION_BIAS_PER:
-        return parse_bias_per(ctl, optarg, &arguments->bias_per);
+        return ctl_parse_axis(ctl, "--bias-per", optarg, &arguments->bias_per);
     case OPTION_ACTIVATION:
-        return parse_activation(ctl, optarg, &arguments->activation);
+        return ctl_parse_activation(ctl, optarg, &arguments->activation);
     default:
         arguments->verify = true;
         return CTL_OK;

@@ -182,3 +182,19 @@ int ctl_parse_layout(const struct gemmctl *ctl, const char *text, bool *ret_a, b
     *ret_b = text[1] == 't';
     return CTL_OK;
 }
+
+int ctl_parse_activation(const struct gemmctl *ctl, const char *text, enum activation *ret)
+{
+    if (activation_from_name(text, strlen(text), ret))
+        return CTL_OK;
+    return ctl_usage(ctl, "--activation is '%s'; none, relu, gelu, gelu_tanh or silu is wanted",
+                     text);
+}
+
+int ctl_parse_axis(const struct gemmctl *ctl, const char *name, const char *text, enum bias *ret)
+{
+    if (strcmp(text, "row") != 0 && strcmp(text, "column") != 0)
+        return ctl_usage(ctl, "%s is '%s'; row or column is wanted", name, text);
+    *ret = strcmp(text, "row") == 0 ? BIAS_PER_ROW : BIAS_PER_COLUMN;
+    return CTL_OK;
+}

@@ -40,7 +40,7 @@ _gemmctl() {
         mapfile -t COMPREPLY < <(compgen -f -X '!*.npy' -- "$current"; compgen -d -- "$current")
         ;;
     status | stats) words="--json $common" ;;
-    explain) words="--dtype --out-dtype --layout --batch --json $common" ;;
+    explain) words="--dtype --out-dtype --layout --batch --bias --activation --json $common" ;;
     tune) words="--keep --dtype --out-dtype --layout --batch --json $common" ;;
     selftest) words="--quick --json --memory $common" ;;
     cache) words="list verify prewarm prune --arch --max --json $common" ;;

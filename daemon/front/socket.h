@@ -62,6 +62,7 @@ struct socket {
     size_t payload_size, payload_capacity;
     int fds[FRAME_FDS_MAX];
     size_t n_fds;
+    unsigned lone_frames; /* wake-ups in a row that brought one frame: socket_read() */
     /* write side */
     struct list queue; /* of struct socket_output, in socket.c */
     size_t queue_bytes, queue_fds;

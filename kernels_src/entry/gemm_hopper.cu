@@ -129,8 +129,9 @@ struct multiplier {
             stamp.slot_seen();
             if constexpr (COLS > 0)
                 tile.accum_from_smem<COLS>(in.s_base, (int)shfl_sync_idx((u32)at.slot, 0),
-                                           first_block, i > 0);
-            stamp.products_issued(in.s_base, at);
+                                           first_block, i > 0,
+                                           stamp.beside(in.s_base, at));
+            stamp.products_issued();
             wgmma_wait_group<products_behind>();
             stamp.wait_ended();
             if (products_behind == 0)

@@ -7,6 +7,12 @@
 #include "tile/desc_wgmma.cuh"
 #include "tile/smem_hopper.cuh"
 
+struct nothing_beside {
+    DEVICE void operator()() const
+    {
+    }
+};
+
 struct group_tile {
     static constexpr int blocks = cfg::group_m / block_span;
     static constexpr int slices = cfg::tile_k / 16;
@@ -50,9 +56,12 @@ struct group_tile {
     }
 
     /* Products of one K tile, as one group of wgmma, of the tile's first COLS columns. first_block:
-     * of the group's rows in the tile. keeps: 0 when the accumulators hold nothing yet. */
-    template <int COLS>
-    DEVICE void accum_from_smem(u32 s_base, int slot, int first_block, u32 keeps)
+     * of the group's rows in the tile. keeps: 0 when the accumulators hold nothing yet. beside():
+     * what else there is to do, once the first products have been issued; the others are accepted
+     * as these end, so there is time. */
+    template <int COLS, typename BESIDE>
+    DEVICE void
+    accum_from_smem(u32 s_base, int slot, int first_block, u32 keeps, const BESIDE &beside)
     {
         u32 low_a = operand_a::low_word(smem::a_of_slot(s_base, slot)) +
                     first_block * operand_a::step_block;
@@ -61,14 +70,23 @@ struct group_tile {
         fence();
         wgmma_fence();
 #pragma unroll
-        for (int slice = 0; slice < slices; slice++)
+        for (int slice = 0; slice < slices; slice++) {
 #pragma unroll
             for (int block = 0; block < blocks; block++)
                 multiply((float(&)[COLS / 2]) accum[block],
                          operand_a::desc(low_a + operand_a::step_k(slice) +
                                          block * operand_a::step_block),
                          operand_b::desc(low_b + operand_b::step_k(slice)), slice == 0 ? keeps : 1);
+            if (slice == 0)
+                beside();
+        }
         wgmma_commit_group();
         fence();
+    }
+
+    template <int COLS>
+    DEVICE void accum_from_smem(u32 s_base, int slot, int first_block, u32 keeps)
+    {
+        accum_from_smem<COLS>(s_base, slot, first_block, keeps, nothing_beside());
     }
 };

@@ -4,14 +4,15 @@
  * it would be without.
  *
  * All threads of a role read clocks, which costs a few cycles; one of them stores, 16 bytes a K
- * tile. A store takes hundreds of cycles of the thread that reuses its registers, beside products
- * that keep shared memory busy; so the record of a K tile is stored when the products of the next
- * one have been issued, and nothing is to be done but to wait. Those who do not record hold the number
- * of a record that is never written.
+ * tile, when the first products of the next one have been issued: who issues products waits most of
+ * the time for the tensor cores to accept the next of them, and when the last one is accepted, there
+ * are hardly a hundred cycles left until they run dry. Those who do not record hold the number of a
+ * record that is never written.
  */
 #pragma once
 
 #include "abi/stamp.h"
+#include "mma/wgmma.cuh"
 #include "pipe/slot_ring.cuh"
 
 #ifdef GEMMD_STAMPS
@@ -35,6 +36,11 @@ struct stamps {
 
     DEVICE stamps() : next(last)
     {
+    }
+
+    DEVICE static u32 now()
+    {
+        return (u32)sm_clock64();
     }
 
     DEVICE bool is_recording() const
@@ -64,7 +70,7 @@ struct stamps {
             return;
         next = (blockIdx.x * GEMMD_STAMP_LANES + lane) * GEMMD_STAMP_RECORDS;
         st_global_u64(g_span(), globaltimer());
-        st_global_u32(g_span() + 16, clock_lo());
+        st_global_u32(g_span() + 16, now());
         st_global_u32(g_span() + 24, smid());
     }
 
@@ -73,70 +79,90 @@ struct stamps {
         if (record() == last)
             return;
         st_global_u64(g_span() + 8, globaltimer());
-        st_global_u32(g_span() + 20, clock_lo());
+        st_global_u32(g_span() + 20, now());
     }
 
     DEVICE void store(u32 what, u32 clock0, u32 clock1, u32 clock2)
     {
         u32 r[4] = {what, clock0, clock1, clock2};
 
-        if (!is_recording())
-            return;
-        st_global_v4_u32((u64)&gemmd_stamp_buffer.records[0][0][0] +
-                             (u64)record() * sizeof(gemmd_stamp),
-                         r);
-        next++;
+        bool is_mine = is_recording();
+
+        st_global_v4_u32_if(is_mine,
+                            (u64)&gemmd_stamp_buffer.records[0][0][0] +
+                                (u64)record() * sizeof(gemmd_stamp),
+                            r);
+        next += is_mine;
     }
 
     DEVICE void copies_issued()
     {
-        store(GEMMD_STAMP_COPIES, clock_lo(), 0, 0);
+        store(GEMMD_STAMP_COPIES, now(), 0, 0);
     }
 
     DEVICE void tile_begins()
     {
         expect(GEMMD_STAMP_TILE_BEGIN);
-        issued = waited = clock_lo();
+        issued = waited = now();
     }
 
     DEVICE void slot_seen()
     {
-        seen = clock_lo();
+        seen = now();
     }
 
-    /* Products run, and there is time: for the record before, and for a look at how many of the K
-     * tiles that follow are there already. */
-    DEVICE void products_issued(u32 s_base, ring_position at)
+    /* While the first products of a K tile are under way: the record before, and a look at how many
+     * of the K tiles that follow are there already. */
+    DEVICE void products_begin(u32 s_base, ring_position at)
     {
         u32 landed = 0;
 
         store(next >> what_shift, issued, waited, seen);
-        if (is_recording()) {
-#pragma unroll 1
-            for (int i = 1; i < cfg::stages; i++) {
-                at.advance();
-                landed +=
-                    mbarrier_test_wait_parity(smem::full_barrier(s_base, at.slot), at.parity);
-            }
+#pragma unroll
+        for (int i = 1; i < cfg::stages; i++) {
+            at.advance();
+            landed += mbarrier_test_wait_parity_if(is_recording(),
+                                                   smem::full_barrier(s_base, at.slot), at.parity);
         }
         expect(GEMMD_STAMP_K_TILE | landed << GEMMD_STAMP_LANDED_SHIFT);
-        issued = clock_lo();
+    }
+
+    /* That, as something to do beside the products (mma/wgmma.cuh). */
+    struct beginning {
+        stamps &of;
+        u32 s_base;
+        const ring_position &at;
+
+        DEVICE void operator()() const
+        {
+            of.products_begin(s_base, at);
+        }
+    };
+
+    DEVICE beginning beside(u32 s_base, const ring_position &at)
+    {
+        return {*this, s_base, at};
+    }
+
+    DEVICE void products_issued()
+    {
+        issued = now();
     }
 
     DEVICE void wait_ended()
     {
-        waited = clock_lo();
+        waited = now();
     }
 
     /* All of the tile: the epilogue begins. */
     DEVICE void products_done()
     {
-        store(next >> what_shift, issued, waited, clock_lo());
+        store(next >> what_shift, issued, waited, now());
     }
 
     DEVICE void epilogue_ends()
     {
-        store(GEMMD_STAMP_TILE_END, clock_lo(), 0, 0);
+        store(GEMMD_STAMP_TILE_END, now(), 0, 0);
     }
 };
 
@@ -163,7 +189,12 @@ struct stamps {
     {
     }
 
-    DEVICE void products_issued(u32, ring_position)
+    DEVICE static nothing_beside beside(u32, const ring_position &)
+    {
+        return {};
+    }
+
+    DEVICE void products_issued()
     {
     }
 

@@ -5,12 +5,13 @@
 
 #include "ptx/target.cuh"
 
-/* Cycles of this multiprocessor, the low word of them. */
-DEVICE u32 clock_lo()
+/* Cycles of this multiprocessor. The form of 32 bits may be read through a uniform register, and
+ * then waits for it. */
+DEVICE u64 sm_clock64()
 {
-    u32 d;
+    u64 d;
 
-    asm volatile("mov.u32 %0, %%clock;" : "=r"(d));
+    asm volatile("mov.u64 %0, %%clock64;" : "=l"(d));
     return d;
 }
 

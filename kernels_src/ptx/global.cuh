@@ -115,3 +115,15 @@ DEVICE void st_global_v4_u32(u64 g_address, const u32 (&b)[4])
                  "r"(b[2]), "r"(b[3])
                  : "memory");
 }
+
+/* Where `is_wanted`, by a predicate: no branch, which products under way would not outlive. */
+DEVICE void st_global_v4_u32_if(bool is_wanted, u64 g_address, const u32 (&b)[4])
+{
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.u32 p, %0, 0;\n"
+                 "@p st.global.v4.u32 [%1], {%2, %3, %4, %5};\n"
+                 "}" ::"r"((u32)is_wanted),
+                 "l"(g_address), "r"(b[0]), "r"(b[1]), "r"(b[2]), "r"(b[3])
+                 : "memory");
+}

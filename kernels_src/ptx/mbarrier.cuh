@@ -71,18 +71,20 @@ DEVICE bool mbarrier_try_wait_parity_acquire_cluster(u32 s_barrier, u32 parity)
     return is_over;
 }
 
-/* Whether it is over now. */
-DEVICE bool mbarrier_test_wait_parity(u32 s_barrier, u32 parity)
+/* Whether it is over now; false where that is not `is_wanted`, by a predicate and not a branch. */
+DEVICE bool mbarrier_test_wait_parity_if(bool is_wanted, u32 s_barrier, u32 parity)
 {
     u32 is_over;
 
     asm volatile("{\n"
-                 ".reg .pred p;\n"
-                 "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 ".reg .pred p, q;\n"
+                 "setp.ne.u32 q, %1, 0;\n"
+                 "mov.pred p, 0;\n"
+                 "@q mbarrier.test_wait.parity.shared::cta.b64 p, [%2], %3;\n"
                  "selp.u32 %0, 1, 0, p;\n"
                  "}"
                  : "=r"(is_over)
-                 : "r"(s_barrier), "r"(parity)
+                 : "r"((u32)is_wanted), "r"(s_barrier), "r"(parity)
                  : "memory");
     return is_over;
 }

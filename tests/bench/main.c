@@ -80,8 +80,8 @@ static const struct bench_command commands[] = {
      "        [--warmup 3] [--settle 0.4] [--rounds 5] [--round 0.08]\n"
      "      the steps of the hopper ladder side by side, bf16 nt, and what stamps in an "
      "instrumented\n"
-     "      build of each say: the tensor cores' idle share, copies under way, products back to "
-     "back;\n"
+     "      build of each say: the tensor cores' idle share, copies under way, gaps between "
+     "products;\n"
      "      with FILE the stamps of each step's first CTAs as a trace for Chrome or Perfetto",
      bench_ladder},
 #endif

@@ -174,7 +174,6 @@ static bool read_k_tile(struct reader *reader, const struct gemmd_stamp *record)
     if (count == 0 || !isnan(product->issued))
         return false;
     product->issued = issued;
-    product->is_behind = launch->products_behind > 0 && ends && waited - issued > STAMPS_WAITING;
     note_look(reader, product->load, record->what >> GEMMD_STAMP_LANDED_SHIFT, issued);
     reader->before = waited;
     if (ends && !end_products(reader, waited))
@@ -259,7 +258,7 @@ struct sums {
     double course, fed, in_flight, main_loops, needed;
     double clocks, ns;
     uint64_t begin_ns, end_ns;
-    size_t ctas, loads, k_tiles, products, behind;
+    size_t ctas, k_tiles;
     bool is_cut;
 };
 
@@ -315,14 +314,8 @@ static void add_course(struct sums *sums,
     sums->course += course->end;
     sums->fed += covered(course, launch->groups);
     sums->is_cut |= course->is_cut;
-    sums->loads += course->load_count;
     for (size_t i = 0; i < course->load_count; i++)
         sums->in_flight += course->loads[i].landed - course->loads[i].issued;
-    for (uint32_t group = 0; group < launch->groups; group++) {
-        sums->products += course->product_count[group];
-        for (size_t i = 0; i < course->product_count[group]; i++)
-            sums->behind += course->products[group][i].is_behind;
-    }
     for (uint32_t group = 0; group < tiling; group++) {
         sums->k_tiles += course->product_count[group];
         add_main_loops(sums, course, launch, group);
@@ -364,7 +357,6 @@ conclude(const struct sums *sums, const struct stamps_launch *launch, struct sta
         .idle = 1 - (double)sums->k_tiles * launch->k_tile_clocks / all,
         .unfed = 1 - sums->fed / all,
         .loads = sums->in_flight / sums->course,
-        .back_to_back = (double)sums->behind / (double)sums->products,
         .gap_clocks = (sums->main_loops - sums->needed) / (double)sums->k_tiles,
         .clocks_per_ns = sums->clocks / sums->ns,
         .ctas = sums->ctas,

@@ -35,7 +35,6 @@ struct stamps_load {
 struct stamps_product {
     uint32_t load;             /* number of its K tile in the CTA */
     bool begins_tile;          /* of D */
-    bool is_behind;            /* issued while products of the one before were still running */
     double seen, issued, done; /* its slot is released behind that */
 };
 
@@ -54,11 +53,10 @@ struct stamps_course {
 };
 
 struct stamps_figures {
-    double idle;         /* share of the device's time that products at full rate do not fill */
-    double unfed;        /* share in which no product was under way */
-    double loads;        /* K tiles that were issued and had not landed: the mean of a CTA's time */
-    double back_to_back; /* share of K tiles whose products were issued while others ran */
-    double gap_clocks;   /* of a K tile, beyond what its products need */
+    double idle;       /* share of the device's time that products at full rate do not fill */
+    double unfed;      /* share in which no product was under way */
+    double loads;      /* K tiles that were issued and had not landed: the mean of a CTA's time */
+    double gap_clocks; /* of a K tile, beyond what its products need: 0 is back to back */
     double clocks_per_ns;
     size_t ctas, k_tiles; /* that the figures rest on */
     bool is_cut;          /* they are of the launch's beginning */

@@ -191,6 +191,7 @@ Test(command_line, asks_for_the_state)
     assert_done("stats", "products");
     assert_done("explain 512 256 128", "configuration");
     assert_done("explain 512 256 128 --json --dtype fp32 --layout nt", ".nt");
+    assert_done("explain 512 256 128 --bias row --activation gelu", "configuration");
     assert_done("cache list", "entries");
     assert_done("cache verify --json", "\"damaged\"");
     assert_done("cache prune --max 0", "removed");

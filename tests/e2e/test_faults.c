@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SIZE = 96, NEIGHBOURS = 4, EACH = 6 };
+enum { SIZE = 96, NEIGHBOURS = 15, EACH = 6, LARGE = 1024 };
 
 static struct test_daemon daemon_;
 static char kernels[64];
@@ -183,6 +183,55 @@ Test(faults, by_a_trap_are_told_to_the_guilty_alone)
 Test(faults, of_an_endless_product_are_told_to_the_guilty_alone)
 {
     expect_told_to_the_guilty_alone(TEST_FAULT_ENDLESS);
+}
+
+/* Its panels are queued in steps, beside other commands; the fault is in one of them. */
+Test(faults, of_a_product_that_streams_from_host_memory_are_told_to_it_alone)
+{
+    struct scene guilty = scene_new(1), neighbour = scene_new(2);
+    gemmd_product product = product_of(&guilty, TEST_FAULT_ALPHA + TEST_FAULT_ADDRESS);
+    gemmd_product good = product_of(&neighbour, 1);
+    gemmd_buffer *host = NULL;
+    gemmd_job culprit, jobs[EACH];
+    const uint64_t bytes = LARGE * LARGE * sizeof(float);
+
+    cr_assert_eq(gemmd_buffer_create(guilty.connection, GEMMD_HOST, 3 * bytes, NULL, 0, &host),
+                 GEMMD_OK);
+    product.m = product.n = product.k = LARGE;
+    product.a.buffer = product.b.buffer = product.d.buffer = host;
+    product.b.offset = bytes;
+    product.d.offset = 2 * bytes;
+    cr_assert_eq(gemmd_submit(guilty.connection, &product, &culprit), GEMMD_OK);
+    for (int i = 0; i < EACH; i++)
+        cr_assert_eq(gemmd_submit(neighbour.connection, &good, &jobs[i]), GEMMD_OK);
+    cr_expect_eq(gemmd_wait(guilty.connection, culprit, -1, NULL), GEMMD_GPU_FAULT);
+    for (int i = 0; i < EACH; i++)
+        cr_expect_eq(gemmd_wait(neighbour.connection, jobs[i], -1, NULL), GEMMD_OK);
+    expect_right(&neighbour);
+    cr_expect_leq(test_status_number(guilty.connection, "worker", "deaths"), 2);
+    gemmd_close(guilty.connection);
+    gemmd_close(neighbour.connection);
+}
+
+/* And one whose operands came in the message: the daemon's copy of them is there for a replay. */
+Test(faults, of_a_product_on_plain_memory_are_told_to_it_alone)
+{
+    static float data[SIZE * SIZE], d[SIZE * SIZE];
+    struct scene neighbour = scene_new(2);
+    gemmd *connection = test_daemon_connect(&daemon_);
+    gemmd_product product = product_of(&neighbour, TEST_FAULT_ALPHA + TEST_FAULT_MISALIGNED);
+    gemmd_product good = product_of(&neighbour, 1);
+
+    product.a.buffer = product.b.buffer = product.d.buffer = NULL;
+    product.a.data = product.b.data = data;
+    product.d.data = d;
+    cr_expect_eq(gemmd_gemm(connection, &product, NULL), GEMMD_GPU_FAULT);
+    cr_expect_eq(gemmd_gemm(neighbour.connection, &good, NULL), GEMMD_OK);
+    expect_right(&neighbour);
+    product.alpha = 1;
+    cr_expect_eq(gemmd_gemm(connection, &product, NULL), GEMMD_OK);
+    gemmd_close(connection);
+    gemmd_close(neighbour.connection);
 }
 
 /* Again and again, by one who does not learn: the others are delayed, no more. */

@@ -2,11 +2,13 @@
 """sanitize.py against a stand-in for compute-sanitizer: what each outcome becomes."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
 
+GEMMCTL = sys.argv.pop() if len(sys.argv) > 1 else None
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "sanitize.py")
 CLEAN = "========= ERROR SUMMARY: 0 errors"
 RACE = """========= Error: Race reported between Write access at f in a.cuh:1
@@ -28,6 +30,16 @@ class Sanitize(unittest.TestCase):
             return subprocess.run([sys.executable, SCRIPT, "--sanitizer", tool, "--runner", "none",
                                    "--explained", supp, "--only", "swapped", *arguments],
                                   text=True, stdout=subprocess.PIPE, check=False)
+
+    def test_all_configurations_exist(self):
+        if GEMMCTL is None:
+            self.skipTest("no gemmctl to ask")
+        with open(SCRIPT, encoding="utf-8") as file:
+            named = re.findall(r'"(sm90a\.[^"]*)"', file.read())
+        listed = subprocess.run([GEMMCTL, "compile", "--arch", "90", "--list"], text=True,
+                                stdout=subprocess.PIPE, check=True).stdout.split()
+        self.assertGreater(len(named), 10)
+        self.assertEqual([name for name in named if name not in listed], [])
 
     def test_clean_runs_end_well(self):
         done = self.run_script(CLEAN)

@@ -54,6 +54,25 @@ Test(socket, takes_many_frames_of_one_write)
         cr_expect(f.first[i] == i && f.sizes[i] == 1 + i % 5);
 }
 
+Test(socket, takes_many_frames_of_one_write_after_many_that_came_alone)
+{
+    uint8_t bytes[64 * 32];
+    size_t size = 0;
+
+    for (unsigned i = 0; i < 60; i++) {
+        send_with(bytes, make_frame(bytes, 4, (uint8_t)i, 0), NULL, 0);
+        turn();
+        cr_assert_eq(f.frames, i + 1);
+    }
+    for (unsigned i = 0; i < 50; i++)
+        size += make_frame(bytes + size, 1 + i % 5, (uint8_t)i, 0);
+    send_with(bytes, size, NULL, 0);
+    turn();
+    cr_assert_eq(f.frames, 110);
+    for (unsigned i = 0; i < 50; i++)
+        cr_expect(f.first[60 + i] == i);
+}
+
 Test(socket, keeps_each_descriptor_with_its_frame)
 {
     const unsigned count = 100, before = open_fds();

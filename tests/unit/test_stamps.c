@@ -84,7 +84,6 @@ Test(stamps, give_the_figures_of_a_launch)
     cr_expect_float_eq(figures.unfed, 1 - 1100 / 2500.0, 1e-9);
     /* the first until 1000; the second seen at 1100 and not before its issue: in the middle */
     cr_expect_float_eq(figures.loads, (1000 + 500) / 2500.0, 1e-9);
-    cr_expect_float_eq(figures.back_to_back, 0.5, 1e-9);
     cr_expect_float_eq(figures.gap_clocks, 1100 / 2.0 - 500, 1e-9);
     cr_expect_float_eq(figures.clocks_per_ns, 1, 1e-9);
     cr_expect(!figures.is_cut);

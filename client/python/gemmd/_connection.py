@@ -6,7 +6,7 @@ import ctypes
 import json
 import os
 from types import TracebackType
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Iterable, Mapping, NamedTuple, Optional, Union
 
 import numpy as np
 
@@ -68,6 +68,38 @@ def _real(value: Any, argument: str) -> float:
 def _seconds(deadline: Optional[float]) -> float:
     """As the C library has it: 0 is none. One that is there stays one, however short."""
     return 0.0 if deadline is None else _real(deadline, "deadline") or 1e-9
+
+
+def _arguments(
+    a: Any,
+    b: Any,
+    *,
+    out: Any = None,
+    c: Any = None,
+    alpha: float = 1,
+    beta: float = 0,
+    dtype: DTypeLike = None,
+    out_dtype: DTypeLike = None,
+    bias: Any = None,
+    activation: Optional[str] = None,
+    deadline: Optional[float] = None,
+    priority: int = 0,
+) -> Arguments:
+    """Of submit()."""
+    return Arguments(
+        a,
+        b,
+        out,
+        c,
+        _real(alpha, "alpha"),
+        _real(beta, "beta"),
+        dtype,
+        out_dtype,
+        bias,
+        activation,
+        _seconds(deadline),
+        priority,
+    )
 
 
 def _check_name(name: Optional[str]) -> Optional[bytes]:
@@ -163,24 +195,36 @@ class Connection:
         are under way (info().in_flight_max), it waits until one is done."""
         session = self._session
         session.check()
-        arguments = Arguments(
+        arguments = _arguments(
             a,
             b,
-            out,
-            c,
-            _real(alpha, "alpha"),
-            _real(beta, "beta"),
-            dtype,
-            out_dtype,
-            bias,
-            activation,
-            _seconds(deadline),
-            priority,
+            out=out,
+            c=c,
+            alpha=alpha,
+            beta=beta,
+            dtype=dtype,
+            out_dtype=out_dtype,
+            bias=bias,
+            activation=activation,
+            deadline=deadline,
+            priority=priority,
         )
         record, keep, finish = prepare(arguments, session)
         future = Future(session, keep, finish)
         session.submit(record, future)
         return future
+
+    def submit_many(self, products: Iterable[Mapping[str, Any]]) -> list[Future]:
+        """Starts many products with few messages: for small ones. Each is a mapping with the
+        arguments of submit(): submit_many({"a": x, "b": w} for x in batches). They take effect as
+        if they were submitted one by one; if one is refused, those in its message and behind it
+        are not started, and a message holds up to 32."""
+        session = self._session
+        session.check()
+        prepared = [prepare(_arguments(**product), session) for product in products]
+        futures = [Future(session, one.keep, one.finish) for one in prepared]
+        session.submit_many([one.record for one in prepared], futures)
+        return futures
 
     def explain(
         self, a: Any, b: Any, *, dtype: DTypeLike = None, out_dtype: DTypeLike = None

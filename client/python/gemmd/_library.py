@@ -124,6 +124,10 @@ _PROTOTYPES = {
     "gemmd_buffer_write": (c_int, [c_void_p, c_uint64, c_void_p, c_uint64]),
     "gemmd_buffer_read": (c_int, [c_void_p, c_uint64, c_void_p, c_uint64]),
     "gemmd_submit": (c_int, [c_void_p, POINTER(ProductRecord), POINTER(c_uint64)]),
+    "gemmd_submit_many": (
+        c_int,
+        [c_void_p, POINTER(ProductRecord), c_size_t, POINTER(c_uint64)],
+    ),
     "gemmd_wait": (c_int, [c_void_p, c_uint64, c_double, POINTER(ResultRecord)]),
     "gemmd_fd": (c_int, [c_void_p]),
     "gemmd_status_json": (c_int, [c_void_p, POINTER(c_void_p)]),

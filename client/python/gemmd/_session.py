@@ -38,6 +38,7 @@ from ._library import ErrorRecord, InfoRecord, ProductRecord, ResultRecord, libr
 if TYPE_CHECKING:
     import asyncio
 
+SUBMIT_MANY_MAX = 32  # GEMMD_SUBMIT_MANY_MAX
 SPIN_SECONDS = 50e-6  # as long as the library spins before it sleeps: cheaper than to poll
 
 # What Python calls the C library's arguments.
@@ -230,6 +231,34 @@ class Session:
             assert oldest is not None
             self.wait(oldest, None)
         self._bury()
+
+    def submit_many(self, products: list[ProductRecord], futures: list[Future]) -> None:
+        """With a message for as many as it holds, and as may be under way beside the others."""
+        done = 0
+        while done < len(products):
+            self.check()
+            with self._lock:
+                self.check()
+                done += self._send(products[done:], futures[done:])
+                oldest = self._oldest()
+            if done < len(products) and oldest is not None:
+                self.wait(oldest, None)
+        self._bury()
+
+    def _send(self, products: list[ProductRecord], futures: list[Future]) -> int:
+        """Under the lock. How many: a message full, or none while there is no room for that."""
+        count = min(len(products), SUBMIT_MANY_MAX, self.in_flight_max)
+        if len(self._pending) + count > self.in_flight_max:
+            return 0
+        records = (ProductRecord * count)(*products[:count])
+        jobs = (ctypes.c_uint64 * count)()
+        status = self.library.gemmd_submit_many(self._handle, records, count, jobs)
+        if status != Status.OK:
+            raise self._last_error()
+        for future, job in zip(futures, jobs):
+            future.job = job
+            self._pending[job] = future
+        return count
 
     def settle(self) -> None:
         """Waits for the products under way, as they are now."""

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 import unittest
+import unittest.mock
 
 import numpy as np
 from support import DaemonTest, values
@@ -26,6 +27,34 @@ class Futures(DaemonTest):
         futures = [self.connection.submit(ONE, ONE, alpha=i) for i in range(count)]
         for i, future in enumerate(futures):
             np.testing.assert_array_equal(future.result(), ONE * i)
+
+    def test_many_are_submitted_with_few_messages(self) -> None:
+        count = 3 * self.connection.info().in_flight_max + 1
+        session = self.connection._session
+        with unittest.mock.patch.object(session, "_send", wraps=session._send) as send:
+            futures = self.connection.submit_many({"a": ONE, "b": ONE, "alpha": i}
+                                                  for i in range(count))
+        messages = [call.args[0] for call in send.call_args_list]
+        self.assertTrue(all(len(rest) % 32 == count % 32 for rest in messages), "all are full")
+        self.assertEqual(len(futures), count)
+        for i, future in enumerate(futures):
+            np.testing.assert_array_equal(future.result(), ONE * i)
+        self.assertEqual(self.connection.submit_many([]), [])
+
+    def test_many_take_effect_in_their_order(self) -> None:
+        x, y = (self.connection.array(np.zeros_like(ONE)) for _ in range(2))
+        self.connection.submit_many([{"a": ONE, "b": ONE, "out": y, "alpha": 3},
+                                     {"a": y, "b": ONE, "out": x, "alpha": 2}])[1].result()
+        np.testing.assert_array_equal(x, ONE * 6)
+
+    def test_one_refused_of_many_starts_none_of_them(self) -> None:
+        out = self.connection.array(np.zeros_like(ONE))
+        with self.assertRaises(gemmd.InvalidArgument):
+            self.connection.submit_many([{"a": ONE, "b": ONE, "out": out}, {"a": ONE, "b": np.eye(3)}])
+        with self.assertRaises(TypeError):
+            self.connection.submit_many([{"a": ONE, "b": ONE, "gamma": 1}])
+        self.connection.matmul(ONE, ONE)
+        np.testing.assert_array_equal(out, np.zeros_like(ONE))
 
     def test_dropped_futures_still_write_and_leave_room(self) -> None:
         outs = [np.empty_like(ONE) for _ in range(1000)]

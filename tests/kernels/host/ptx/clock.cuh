@@ -3,16 +3,16 @@
 #include "ptx/target.cuh"
 
 /* The order of all that asks: fibers take turns in one OS thread. */
-inline u32 clock_lo()
+inline u64 sm_clock64()
 {
-    static u32 asked;
+    static u64 asked;
 
     return ++asked;
 }
 
 inline u64 globaltimer()
 {
-    return clock_lo();
+    return sm_clock64();
 }
 
 inline u32 smid()

@@ -82,3 +82,9 @@ inline void st_global_v4_u32(u64 g_address, const u32 (&b)[4])
 {
     memcpy(host::global(g_address, 16), b, 16);
 }
+
+inline void st_global_v4_u32_if(bool is_wanted, u64 g_address, const u32 (&b)[4])
+{
+    if (is_wanted)
+        st_global_v4_u32(g_address, b);
+}

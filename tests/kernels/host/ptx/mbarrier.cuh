@@ -77,9 +77,9 @@ inline void mbarrier_arrive_release_cluster(u32 s_barrier, u32 rank)
     host_mbarrier_arrive(rank, s_barrier, 0);
 }
 
-inline bool mbarrier_test_wait_parity(u32 s_barrier, u32 parity)
+inline bool mbarrier_test_wait_parity_if(bool is_wanted, u32 s_barrier, u32 parity)
 {
-    return host_mbarrier_at(machine::now().rank, s_barrier)->phase != parity;
+    return is_wanted && host_mbarrier_at(machine::now().rank, s_barrier)->phase != parity;
 }
 
 inline bool mbarrier_try_wait_parity(u32 s_barrier, u32 parity)
