@@ -5,8 +5,9 @@
  *
  * A product's device seconds contain its wait for what was before it in the device's queue, so
  * under load their sums count the same time twice. What decides is therefore how much of its own
- * rate alone each keeps: the device time of a product is 1 / (that rate). The daemon's own sums
- * stand beside it.
+ * rate alone each keeps: the device time of a product is 1 / (that rate). That holds when it is the
+ * device that bounds the rate, so small products come sixteen to a message: one by one it was the
+ * messages that bounded it. The daemon's own sums stand beside it.
  */
 #include <stdio.h>
 
@@ -22,7 +23,7 @@
 #define OPTIONS       "socket seconds solo small large flood single"
 
 struct side {
-    const char *shape, *in_flight;
+    const char *shape, *in_flight, *batch; /* batch: products of a message */
 };
 
 struct setting {
@@ -34,9 +35,9 @@ struct setting {
 static int add(struct crew *crew, const struct setting *s, const struct side *side)
 {
     char uid[16];
-    const char *argv[16] = {"gemmd-bench", "member",        "--shape", side->shape,
-                            "--in-flight", side->in_flight, "--uid",   uid};
-    size_t count = 8;
+    const char *argv[16] = {"gemmd-bench",   "member",  "--shape",   side->shape, "--in-flight",
+                            side->in_flight, "--batch", side->batch, "--uid",     uid};
+    size_t count = 10;
     (void)snprintf(uid, sizeof(uid), "%zu", s->has_two_uids ? FIRST_UID + crew->count : 0);
     if (s->socket) {
         argv[count++] = "--socket";
@@ -122,10 +123,12 @@ int bench_fair(int argc, char **argv)
                         .seconds = bench_option_number(argc, argv, "--seconds", 10),
                         .solo = bench_option_number(argc, argv, "--solo", 2),
                         .has_two_uids = geteuid() == 0};
-    const struct side apart[2] = {{bench_option(argc, argv, "--small", "1024x1024x1024"), "128"},
-                                  {bench_option(argc, argv, "--large", "4736x4736x4800"), "8"}};
-    const struct side flood[2] = {{bench_option(argc, argv, "--single", "256x256x256"), "1"},
-                                  {bench_option(argc, argv, "--flood", "8192x8192x8192"), "4"}};
+    const struct side apart[2] = {
+        {bench_option(argc, argv, "--small", "1024x1024x1024"), "128", "16"},
+        {bench_option(argc, argv, "--large", "4736x4736x4800"), "8", "1"}};
+    const struct side flood[2] = {
+        {bench_option(argc, argv, "--single", "256x256x256"), "1", "1"},
+        {bench_option(argc, argv, "--flood", "8192x8192x8192"), "4", "1"}};
     gemmd *connection;
     int r = ask_connect(s.socket, &connection);
     if (r)

@@ -17,7 +17,7 @@ static const struct bench_command commands[] = {
      "      a configuration never seen to its cubin, and from disk; needs no GPU",
      bench_compile},
     {"share",
-     "[--procs 16] [--shape MxNxK] [--dtype bf16] [--layout nt] [--in-flight 1]\n"
+     "[--procs 16] [--shape MxNxK] [--dtype bf16] [--layout nt] [--in-flight 1] [--batch 1]\n"
      "        [--seconds 2] [--rounds 3] [--alone] [--mps DIR|none] [--device cuda] [--socket "
      "PATH]\n"
      "      processes through the daemon, and beside them the same with cuBLASLt of their own:\n"

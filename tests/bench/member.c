@@ -53,9 +53,10 @@ int bench_member(int argc, char **argv)
         .shape = shape_from_options(argc, argv, "256x256x256"),
         .sets = (size_t)bench_option_number(argc, argv, "--sets", 1),
         .in_flight = (size_t)bench_option_number(argc, argv, "--in-flight", 1),
+        .batch = (size_t)bench_option_number(argc, argv, "--batch", 1),
         .memory = GEMMD_DEVICE,
     };
-    if (!page || index >= CREW_MAX)
+    if (!page || index >= CREW_MAX || options.batch > GEMMD_SUBMIT_MANY_MAX)
         return EXIT_USAGE;
     if (become((unsigned)bench_option_number(argc, argv, "--uid", 0)))
         return crew_fail(page, "cannot become another uid: %m");

@@ -30,10 +30,10 @@ const struct service_command service_commands[PART_COUNT] = {
                           "share --procs 16 --shape 256x256x256 --seconds 0.7 --rounds 3",
                           "share --procs 2 --shape 64x64x64 --seconds 0.1 --rounds 1", true, true},
     [PART_SHARE_SMALL_DEEP] = {"16 processes, 256^3, 32 in flight", 60,
-                               "share --procs 16 --shape 256x256x256 --in-flight 32 --seconds 0.7 "
-                               "--rounds 3",
-                               "share --procs 2 --shape 64x64x64 --in-flight 8 --seconds 0.1 "
-                               "--rounds 1",
+                               "share --procs 16 --shape 256x256x256 --in-flight 32 --batch 16 "
+                               "--seconds 0.7 --rounds 3",
+                               "share --procs 2 --shape 64x64x64 --in-flight 8 --batch 4 "
+                               "--seconds 0.1 --rounds 1",
                                true, true},
     [PART_SHARE_MIDDLE] = {"16 processes, 1024^3", 60,
                            "share --procs 16 --shape 1024x1024x1024 --seconds 0.7 --rounds 3",

@@ -18,7 +18,7 @@
 #define START_SECONDS                                                                              \
     35.0 /* 16 contexts take 10; an MPS without a server lets them wait for ever */
 #define ROUNDS_MAX 32
-#define OPTIONS    "socket device shape dtype layout procs in-flight seconds rounds mps alone?"
+#define OPTIONS    "socket device shape dtype layout procs in-flight batch seconds rounds mps alone?"
 
 enum side_kind { SIDE_OURS, SIDE_SLICED, SIDE_MPS, SIDE_COUNT };
 
@@ -33,7 +33,7 @@ struct side {
 };
 
 struct setting {
-    const char *socket, *size, *dtype, *layout, *device;
+    const char *socket, *size, *dtype, *layout, *device, *batch;
     char in_flight[16], sets[16];
     struct shape shape;
     size_t procs, rounds;
@@ -59,11 +59,11 @@ static int add_all(struct setting *s, struct side *side)
                           s->in_flight,
                           "--sets",
                           s->sets,
-                          is_ours ? "--socket" : "--device",
-                          is_ours ? s->socket : s->device,
+                          is_ours ? "--batch" : "--device",
+                          is_ours ? s->batch : s->device,
+                          is_ours && s->socket ? "--socket" : NULL,
+                          s->socket,
                           NULL};
-    if (is_ours && !s->socket)
-        argv[12] = NULL;
     int r = 0;
     for (size_t i = 0; i < s->procs && !r; i++)
         r = crew_add(&side->crew, argv, side->kind == SIDE_MPS ? s->mps.environment : NULL);
@@ -217,6 +217,7 @@ static int run(int argc, char **argv, bool has_ours)
         .dtype = bench_option(argc, argv, "--dtype", "bf16"),
         .layout = bench_option(argc, argv, "--layout", "nt"),
         .device = bench_option(argc, argv, "--device", "cuda"),
+        .batch = bench_option(argc, argv, "--batch", "1"),
         .shape = shape_from_options(argc, argv, "4096x4096x4096"),
         .procs = (size_t)bench_option_number(argc, argv, "--procs", 16),
         .rounds = (size_t)bench_option_number(argc, argv, "--rounds", 3),

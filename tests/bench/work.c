@@ -111,19 +111,39 @@ int work_check(struct work *work)
     return 1;
 }
 
-static int start(void *context, size_t slot)
+static int send_waiting(struct work *work)
 {
-    struct work *work = context;
-    gemmd_product product = work_product(work, work->next++);
-    if (gemmd_submit(work->connection, &product, &work->jobs[slot]))
-        return bench_client_failed(work->connection, "submitting a product");
+    gemmd_product products[GEMMD_SUBMIT_MANY_MAX];
+    gemmd_job jobs[GEMMD_SUBMIT_MANY_MAX];
+    size_t count = work->waiting_count;
+    for (size_t i = 0; i < count; i++)
+        products[i] = work_product(work, work->next++);
+    gemmd_status status = count == 1 ? gemmd_submit(work->connection, products, jobs)
+                                     : gemmd_submit_many(work->connection, products, count, jobs);
+    if (status)
+        return bench_client_failed(work->connection, "submitting products");
+    for (size_t i = 0; i < count; i++)
+        work->jobs[work->waiting[i]] = jobs[i];
+    work->sent += count;
+    work->waiting_count = 0;
     return 0;
 }
 
+static int start(void *context, size_t slot)
+{
+    struct work *work = context;
+    work->waiting[work->waiting_count++] = slot;
+    return work->waiting_count < work->options.batch ? 0 : send_waiting(work);
+}
+
+/* Products are finished in the order of their starts: one that still waits for its message comes
+ * when no more are started. */
 static int finish(void *context, size_t slot, double *ret_device_seconds)
 {
     struct work *work = context;
     gemmd_result result = {.size = sizeof(result)};
+    if (work->finished++ == work->sent && send_waiting(work))
+        return 1;
     if (gemmd_wait(work->connection, work->jobs[slot], -1, &result))
         return bench_client_failed(work->connection, "a product");
     *ret_device_seconds = result.device_seconds;

@@ -15,6 +15,7 @@ struct work_options {
     const char *socket; /* NULL: the default path */
     struct shape shape;
     size_t sets, in_flight;
+    size_t batch; /* products of one message; 0: one */
     gemmd_memory memory;
 };
 
@@ -26,6 +27,8 @@ struct work {
     void *host[3];
     gemmd_job jobs[FLOW_IN_FLIGHT_MAX];
     uint64_t next;
+    size_t waiting[GEMMD_SUBMIT_MANY_MAX], waiting_count; /* slots that wait for their message */
+    uint64_t sent, finished;
     char configuration[96];
 };
 
