@@ -10,6 +10,8 @@
 #define TILE_K       64
 #define SWIZZLE_SPAN 64 /* elements of 16 bits in a row of the swizzle */
 
+#define HALF_RING (96u << 10) /* bytes; twice, with what else two CTAs have, they fit */
+
 struct whole_row {
     uint32_t m, n, stages, warps_m, cluster_m, cluster_n;
     enum config_schedule schedule;
@@ -34,7 +36,7 @@ static const struct whole_row whole_rows[] = {
     {128, 176, 5, 8, 2, 1, CONFIG_SCHEDULE_PINGPONG, false, CONFIG_COPY_TMA},
     {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_PINGPONG, false, CONFIG_COPY_TMA},
     {64, 128, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_TMA},
-    {64, 64, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, true, CONFIG_COPY_TMA},
+    {64, 64, 5, 4, 1, 1, CONFIG_SCHEDULE_COOP, true, CONFIG_COPY_TMA},
     /* rows that start anywhere; those that realign for few uses of each input */
     {128, 256, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_REPACK},
     {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, CONFIG_COPY_REPACK},
@@ -65,6 +67,14 @@ struct row {
 
 #define PLANNED_COUNT (ARRAY_SIZE(whole_rows) + ARRAY_SIZE(split_rows))
 
+/* Of one group, two fit into a multiprocessor when the ring is short. */
+static uint32_t ctas_of(const struct whole_row *row)
+{
+    uint32_t ring = row->stages * (row->m + row->n) * TILE_K * 2;
+
+    return row->warps_m == 4 && ring <= HALF_RING ? 2 : 1;
+}
+
 static struct row row_of_whole(const struct whole_row *from, enum dtype input)
 {
     return (struct row){
@@ -78,7 +88,7 @@ static struct row row_of_whole(const struct whole_row *from, enum dtype input)
                 .stages = from->stages,
                 .warps_m = from->warps_m,
                 .warps_n = 1,
-                .ctas_per_multiprocessor = 1,
+                .ctas_per_multiprocessor = ctas_of(from),
                 .cluster_m = from->cluster_m,
                 .cluster_n = from->cluster_n,
                 .cluster_k = 1,

@@ -28,12 +28,13 @@
 #define EDGE_EXTENT      64     /* of D in its last tile, for which half of the products do */
 #define EDGE_SHARE       0.5    /* of a whole unit's time */
 #define FILL_CLOCKS      1500.0 /* barriers, first copies, last store */
+#define BESIDE_SHARE     0.75   /* of the products' time, of a grid that leaves room for the next */
 #define TILE_CLOCKS      300.0  /* between two tiles of a CTA, besides the store */
 #define FUSED_CLOCKS     0.6    /* of an element: bias, activation, by latencies; not measured */
 #define DEFAULT_CLOCK    1.7e9
 #define DEFAULT_HBM_RATE 4.0e12
-#define HBM_EFFICIENCY   0.9
-#define RAMP_SECONDS     1.8e-6 /* until HBM is busy, and when some CTAs are done before others */
+#define HBM_EFFICIENCY   0.93
+#define RAMP_SECONDS     1.1e-6 /* until HBM is busy, and when some CTAs are done before others */
 #define RAMP_BYTES       8e6
 #define EXTENT_MAX       (INT64_C(1) << 31) /* coordinates of tensor copies are 32 bits, signed */
 #define UNITS_MAX        0x1p31
@@ -177,6 +178,14 @@ static double norm(double a, double b)
     return large > 0 ? large * pow(1 + pow(small / large, NORM), 1 / NORM) : 0;
 }
 
+static double ctas_of(const struct config *config)
+{
+    struct config_resources resources;
+
+    config_resources(config, &resources);
+    return resources.ctas_per_multiprocessor;
+}
+
 static void predict_whole(const struct problem *problem,
                           const struct config *config,
                           const struct plan_device *device,
@@ -187,10 +196,14 @@ static void predict_whole(const struct problem *problem,
         device->memory_bytes_per_second > 0 ? device->memory_bytes_per_second : DEFAULT_HBM_RATE;
     double bytes = memory_bytes(problem);
     double cluster = config->cluster_m * config->cluster_n;
-    double walkers = fmax(floor(MAX(device->multiprocessors, 1u) / cluster), 1);
+    double places = MAX(device->multiprocessors, 1u) * ctas_of(config);
+    double walkers = fmax(floor(places / cluster), 1);
     double units = divide_up(problem->m, config->tile_m * config->cluster_m) *
                    divide_up(problem->n, config->tile_n * config->cluster_n) *
                    (double)problem->batch;
+    /* CTAs on the multiprocessor that has the most of them. */
+    double together =
+        fmin(ceil(units * cluster / MAX(device->multiprocessors, 1u)), ctas_of(config));
     double rounds = ceil(units / walkers); /* tiles of the busiest multiprocessor */
     double busy = fmin(units, walkers) / walkers;
     double area = (double)config->tile_m * config->tile_n;
@@ -200,14 +213,15 @@ static void predict_whole(const struct problem *problem,
     double load = depth * input_size *
                   (line_cost(problem, config, OPERAND_A) * config->tile_m / config->cluster_n +
                    line_cost(problem, config, OPERAND_B) * config->tile_n / config->cluster_m);
-    double store = area * (double)dtype_size(problem->output) * (problem->beta != 0 ? 2 : 1);
+    double store =
+        together * area * (double)dtype_size(problem->output) * (problem->beta != 0 ? 2 : 1);
     bool is_overlapped = config->schedule == CONFIG_SCHEDULE_PINGPONG;
     double store_rounds = is_overlapped ? fmin(rounds, 1) : rounds;
     double product = 2 * area * config->tile_k / FLOP_PER_CLOCK; /* clocks of a turn, at best */
-    double turn = fmax(product / loop_efficiency(config, rounds),
+    double turn = fmax(together * product / loop_efficiency(config, rounds),
                        config->copy == CONFIG_COPY_REALIGN ? REALIGN_CLOCKS : TURN_CLOCKS);
     double turns = depth / config->tile_k;
-    double powered = turns * product / power_share(config);
+    double powered = together * turns * product / power_share(config);
     double tensor = config->copy == CONFIG_COPY_REPACK
                         ? trimmed_rounds(problem, config, walkers, turns * turn, powered)
                         : plan_hopper_rounds(units / walkers, turns * turn, powered);
@@ -218,8 +232,11 @@ static void predict_whole(const struct problem *problem,
     ret_plan->splits = 1;
     ret_plan->tiles = units * cluster < 0x1p63 ? (uint64_t)(units * cluster) : UINT64_MAX;
     ret_plan->wave_efficiency = units / (rounds * walkers);
+    /* Launches in a row overlap, and two of this size run side by side. */
+    if (config->copy == CONFIG_COPY_TMA && units <= floor(walkers / 2))
+        tensor *= BESIDE_SHARE;
     ret_plan->tensor_seconds = tensor / clock;
-    ret_plan->l2_seconds = rounds * load / (L2_BYTES_CLOCK / fmax(busy, 0.5)) / clock;
+    ret_plan->l2_seconds = rounds * together * load / (L2_BYTES_CLOCK / fmax(busy, 0.5)) / clock;
     ret_plan->memory_seconds =
         bytes / (hbm * HBM_EFFICIENCY) + RAMP_SECONDS * bytes / (bytes + RAMP_BYTES);
     ret_plan->fixed_seconds =

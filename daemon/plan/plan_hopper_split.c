@@ -19,7 +19,7 @@
 #define READ_BYTES_CLOCK 70.0   /* of a multiprocessor, when few of them load */
 #define L2_BYTES_CLOCK   46.0   /* and when all do */
 #define TURN_CLOCKS      365.0  /* of the loop over K tiles */
-#define LAUNCH_SECONDS   1.0e-6
+#define LAUNCH_SECONDS   0.7e-6
 #define FILL_CLOCKS      1000.0 /* the first K tile, the last store */
 #define PAIR_CLOCKS      400.0  /* of the epilogue, for 16 x 16 elements of each warp */
 #define MEET_CLOCKS      5000.0 /* in the cluster: to start it, to offer, to wait, to read */
@@ -28,8 +28,8 @@
 #define BACK_BYTES_CLOCK 16.0   /* of the workspace, by who comes last */
 #define DEFAULT_CLOCK    1.7e9
 #define DEFAULT_HBM_RATE 4.0e12
-#define HBM_EFFICIENCY   0.9
-#define RAMP_SECONDS     1.4e-6 /* until HBM is busy, and when some CTAs are done before others */
+#define HBM_EFFICIENCY   0.93
+#define RAMP_SECONDS     0.9e-6 /* until HBM is busy, and when some CTAs are done before others */
 #define RAMP_BYTES       8e6
 #define SPLITS_TRIED     64
 

@@ -30,7 +30,7 @@ CLASSES = [
     ("pipelined", "sm90a.bf16.bf16.nt.128x256x64.s4.c1x1.pipelined.tma", "200x256x576", []),
     ("persistent", "sm90a.bf16.bf16.nt.128x256x64.s4.c1x1.persistent.tma", "200x256x576", []),
     ("cooperative", "sm90a.bf16.bf16.nt.128x256x64.s4.c1x1.coop.tma", "200x256x576", []),
-    ("cooperative, C", "sm90a.bf16.bf16.nt.64x64x64.s8.c1x1.coop.tma", "100x64x1088",
+    ("cooperative, C", "sm90a.bf16.bf16.nt.64x64x64.s5.c1x1.coop.tma", "100x64x1088",
      ["--beta", "1"]),
     ("ping-pong", "sm90a.bf16.bf16.nt.128x128x64.s6.c2x1.pingpong.tma", "200x512x448",
      ["--ctas", "2"]),

@@ -26,6 +26,7 @@ Test(kernels_repeat, of_operands_copied_for_each_other, .timeout = 300)
 /* What the launch before writes is waited for; what the one before that wrote is there. */
 Test(kernels_repeat, of_chains_in_which_launches_overlap, .timeout = 300)
 {
+    kernel_cases_chain("sm90a.bf16.bf16.nt.64x64x64.s5.c1x1.coop.tma", 1);
     kernel_cases_chain("sm90a.bf16.bf16.nt.64x128x64.s8.c1x1.coop.tma", 1);
     kernel_cases_chain("sm90a.bf16.bf16.nt.64x64x64.s8.c1x1.coop.realign", 1);
     kernel_cases_chain("sm90a.bf16.bf16.nt.128x128x64.s6.c2x1.pingpong.tma", 1);

@@ -242,8 +242,8 @@ Test(plan, takes_a_tile_that_spares_a_round)
 
 Test(plan, takes_larger_tiles_where_copies_cost_more)
 {
-    struct problem whole = product(DTYPE_BF16, DTYPE_BF16, 1024, 1024, 1024);
-    struct problem off = product(DTYPE_BF16, DTYPE_BF16, 1000, 1000, 1000);
+    struct problem whole = product(DTYPE_BF16, DTYPE_BF16, 768, 768, 768);
+    struct problem off = product(DTYPE_BF16, DTYPE_BF16, 776, 776, 776);
     struct config on_lines = choose(&whole, aligned).config;
     struct config off_lines = choose(&off, aligned).config;
 
