@@ -101,7 +101,7 @@ static double power_share(const struct config *config)
     if (config->tile_m == 64)
         return 0.54;
     if (config->schedule == CONFIG_SCHEDULE_PINGPONG)
-        return config->tile_n > 128 ? 0.64 : 0.62;
+        return config->tile_n > 128 ? 0.635 : 0.62;
     return config->tile_n == 192 ? 0.62 : 0.59;
 }
 
@@ -186,6 +186,14 @@ static double ctas_of(const struct config *config)
     return resources.ctas_per_multiprocessor;
 }
 
+/* Whether a tile is stored while the next one is multiplied: by another group, or by one that has
+ * two blocks of 64 rows (kernels_src/epi/way_out.cuh). */
+static bool stores_meanwhile(const struct config *config)
+{
+    return config->schedule == CONFIG_SCHEDULE_PINGPONG ||
+           (config->copy == CONFIG_COPY_TMA && config->tile_m == 256);
+}
+
 static void predict_whole(const struct problem *problem,
                           const struct config *config,
                           const struct plan_device *device,
@@ -215,7 +223,7 @@ static void predict_whole(const struct problem *problem,
                    line_cost(problem, config, OPERAND_B) * config->tile_n / config->cluster_m);
     double store =
         together * area * (double)dtype_size(problem->output) * (problem->beta != 0 ? 2 : 1);
-    bool is_overlapped = config->schedule == CONFIG_SCHEDULE_PINGPONG;
+    bool is_overlapped = stores_meanwhile(config);
     double store_rounds = is_overlapped ? fmin(rounds, 1) : rounds;
     double product = 2 * area * config->tile_k / FLOP_PER_CLOCK; /* clocks of a turn, at best */
     double turn = fmax(together * product / loop_efficiency(config, rounds),

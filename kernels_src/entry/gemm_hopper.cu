@@ -179,6 +179,141 @@ struct multiplier {
                 (int)unit.item};
     }
 
+    /* The slot of the next K tile, when it is full. */
+    DEVICE int next_slot()
+    {
+        wait_parity(smem::full_barrier(in.s_base, at.slot), at.parity);
+        stamp.slot_seen();
+        return (int)shfl_sync_idx((u32)at.slot, 0);
+    }
+
+    static constexpr int last_block = group_tile::blocks - 1;
+
+    template <int BLOCK> DEVICE void block_from_slot(group_tile &tile, int slot, u32 keeps)
+    {
+        tile.block_from_smem<BLOCK>(in.s_base, slot, group * group_tile::blocks, keeps);
+    }
+
+    /* Of K tiles that follow a unit's first one, which is under way by blocks: all products, those
+     * of the last one by blocks again. Of that the slot is still to be released. */
+    DEVICE void accum_from_rest(group_tile &tile, int k_tiles)
+    {
+        int previous = at.slot;
+
+        at.advance();
+#pragma unroll 1
+        for (int i = 1; i < k_tiles - 1; i++) {
+            int slot = next_slot();
+
+            tile.accum_from_smem<cfg::tile_n>(in.s_base, slot, group * group_tile::blocks, 1);
+            stamp.products_issued();
+            wgmma_wait_group<1>();
+            stamp.wait_ended();
+            release(previous);
+            previous = at.slot;
+            at.advance();
+        }
+        if (k_tiles == 1)
+            return;
+        int slot = next_slot();
+        block_from_slot<0>(tile, slot, 1);
+        block_from_slot<last_block>(tile, slot, 1);
+        stamp.products_issued();
+        wgmma_wait_group<2>();
+        release(previous);
+        at.advance();
+    }
+
+    /* A unit of which something is in registers, for which nothing else is kept. */
+    struct unit_here {
+        bool is_short; /* it leaves by the short way */
+        u32 job;
+        int row, col, item;
+    };
+
+    DEVICE unit_here unit_of(const job_feed &work, bool is_short) const
+    {
+        out_place to = place_of(work, work.place());
+
+        return {is_short, work.index, to.row, to.col, to.item};
+    }
+
+    DEVICE out_place place_of(const unit_here &unit) const
+    {
+        return {in.feed.jobs[unit.job], in.maps.of[unit.job], unit.row, unit.col, unit.item};
+    }
+
+    template <int BLOCK> DEVICE void gmem_from_block(const group_tile &tile, const unit_here &unit)
+    {
+        out_place to = place_of(unit);
+        tile_writer writer = {in.s_base, group, warp, lane};
+
+        writer.gmem_from_block<BLOCK>(tile, to, epilogue(to.job, to.item), unit.is_short);
+    }
+
+    /*
+     * A group stores the first block of its tile while the last K tile of the second one is
+     * multiplied, the second one while the first K tile of the next unit's first block is: so the
+     * tensor cores have work of a group that stores. Some of the waits are for what has long ended:
+     * the compiler lets nobody touch sums, with other products on their way, before it has seen a
+     * wait on every path there.
+     */
+    DEVICE void run_by_blocks()
+    {
+        job_feed work(in.feed, in.place.walker, in.place.walkers);
+        way_out way = {in.s_base, group, warp, lane};
+        group_tile tile;
+        unit_here unit = {false, 0, 0, 0, 0};
+
+        if (!are_settled(in.feed.jobs[0]))
+            griddepcontrol_wait();
+        for (;;) {
+            bool has_unit = work.take();
+            int k_tiles = has_unit ? k_tiles_of(work.job()) : 0;
+            bool is_short = k_tiles > 0 && way_out::is_short(epilogue(work.job(), 0));
+
+            stamp.tile_begins();
+            if (k_tiles > 0) {
+                int slot = next_slot();
+
+                block_from_slot<0>(tile, slot, 0);
+                wgmma_wait_group<1>();
+                accumulators_fence(tile.accum[last_block]);
+                gmem_from_block<last_block>(tile, unit);
+                wgmma_wait_group<0>();
+                accumulators_fence(tile.accum[0]);
+                block_from_slot<last_block>(tile, slot, 0);
+                stamp.products_issued();
+                accum_from_rest(tile, k_tiles);
+                unit = unit_of(work, is_short);
+                griddepcontrol_wait(); /* as in run() */
+                wgmma_wait_group<1>();
+                accumulators_fence(tile.accum[0]);
+                if (is_short)
+                    gmem_from_block<0>(tile, unit);
+                wgmma_wait_group<0>();
+                stamp.products_done();
+                accumulators_fence(tile.accum[last_block]);
+                release(at.before());
+            } else {
+                gmem_from_block<last_block>(tile, unit);
+                if (!has_unit)
+                    break;
+                unit = unit_of(work, false);
+                griddepcontrol_wait();
+                tile.clear();
+            }
+            if (!is_short) {
+                out_place to = place_of(unit);
+
+                way.gmem_from_accum(tile, to, epilogue(to.job, to.item));
+            }
+            stamp.epilogue_ends();
+        }
+        way.drain();
+        stamp.close();
+    }
+
     DEVICE void run()
     {
         job_feed work(in.feed, in.place.walker, in.place.walkers);
@@ -240,7 +375,10 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
     } else {
         if (cfg::moves_registers)
             setmaxnreg_inc<224>();
-        multiplier(in, group, warp % 4, lane).run();
+        if constexpr (way_out::is_by_blocks)
+            multiplier(in, group, warp % 4, lane).run_by_blocks();
+        else
+            multiplier(in, group, warp % 4, lane).run();
         cluster_leave();
     }
 }

@@ -279,8 +279,8 @@ struct any_writer {
             st_global_u32(g_element, bits);
     }
 
-    /* Rows of both start on 16 bytes, and end with whole chunks: nearly always. */
-    DEVICE static bool is_whole(const exact &part, const epilogue &op)
+    /* Rows of both start on 16 bytes, and end with whole chunks. */
+    DEVICE static bool is_aligned(const exact &part, const epilogue &op)
     {
         u64 starts = part.g_row_of_d(0) | (u64)(part.to.job.ldd * cfg::output_size);
 
@@ -325,7 +325,7 @@ struct any_writer {
         u32 row = lane / row_lanes, number = lane % row_lanes;
         constexpr int ahead = min_of(turns, group_tile::blocks * cfg::tile_n > 256 ? 2 : 4);
 
-        if (row >= rows_at_once || (int)(number * out_chunk) >= part.cols_left())
+        if (row >= rows_at_once || (int)((number + 1) * out_chunk) > part.cols_left())
             return;
 #pragma unroll 1
         for (int done = 0; done < turns; done += ahead) {
@@ -367,12 +367,37 @@ struct any_writer {
         }
     }
 
+    /* What is left of rows behind their whole chunks, by four lanes each. */
+    DEVICE void gmem_from_last_elements(const exact &part, const epilogue &op) const
+    {
+        u32 row = lane / 4;
+        int end = part.cols_left();
+
+        if (!part.has_row(row))
+            return;
+#pragma unroll 1
+        for (int col = end / out_chunk * out_chunk + (int)lane % 4; col < end; col += 4) {
+            float r[1] = {__uint_as_float(ld_shared_u32(part.s_element(row, (u32)col)))};
+            float r_c[1] = {0};
+
+            if (op.reads_c)
+                r_c[0] = reg_from_gmem(element_address(part.g_row_of_c(row), col));
+            op.apply(r, r_c, part.row + (int)row, part.col + col);
+            gmem_from_reg(element_address(part.g_row_of_d(row), col), r[0]);
+        }
+    }
+
     DEVICE void gmem_from_smem(const exact &part, const epilogue &op) const
     {
-        if (is_whole(part, op))
+        if constexpr (cfg::stores_anywhere) {
+            if (is_aligned(part, op))
+                gmem_from_whole_chunks(part, op);
+            else
+                gmem_from_any_chunks(part, op);
+        } else {
             gmem_from_whole_chunks(part, op);
-        else
-            gmem_from_any_chunks(part, op);
+            gmem_from_last_elements(part, op);
+        }
     }
 
     /* --- parts ------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /*
- * The way out of plain products in 32 bits: accumulators through two buffers of 64 rows x 128 bytes,
- * of each group of warps, to D by tensor copies. The warps go on when the last buffers are full; the
- * copies end by themselves.
+ * The way out of plain products in 32 bits and of the largest tiles: accumulators through two buffers
+ * of 64 rows x 128 bytes, of each group of warps, to D by tensor copies. The warps go on when the
+ * last buffers are full; the copies end by themselves.
  *
  * Tensor copies cut at D's edges, but in whole 16 bytes: rows that end within such a chunk go by
  * threads (epi/store_any.cuh), as does whatever reads C.
@@ -112,10 +112,15 @@ struct tile_writer {
                                                   s_buffer(number), createpolicy_evict_first());
     }
 
-    /* COLS columns of a block, as many at a time as the buffers hold. */
+    /* COLS columns of a block, as many at a time as the buffers hold. Unless is_there they go no
+     * further than the buffers. */
     template <int COLS>
-    DEVICE void gmem_from_columns(
-        const float *r_accum, const out_place &to, const epilogue &op, int block, int col) const
+    DEVICE void gmem_from_columns(const float *r_accum,
+                                  const out_place &to,
+                                  const epilogue &op,
+                                  int block,
+                                  int col,
+                                  bool is_there) const
     {
         constexpr int buffers = min_of(COLS / buffer_cols, 2);
 
@@ -125,7 +130,7 @@ struct tile_writer {
             smem_from_accum(s_buffer(i), r_accum + i * buffer_accums, op);
         fence_proxy_async_shared_cta();
         meet();
-        if (is_leader()) {
+        if (is_leader() && is_there) {
 #pragma unroll
             for (int i = 0; i < buffers; i++)
                 gmem_from_smem(to, i, block, col + i * buffer_cols);
@@ -133,7 +138,16 @@ struct tile_writer {
         }
         if constexpr (COLS > buffers * buffer_cols)
             gmem_from_columns<COLS - buffers * buffer_cols>(r_accum + buffers * buffer_accums, to,
-                                                            op, block, col + buffers * buffer_cols);
+                                                            op, block, col + buffers * buffer_cols, is_there);
+    }
+
+    template <int BLOCK>
+    DEVICE void gmem_from_block(const group_tile &tile,
+                                const out_place &to,
+                                const epilogue &op,
+                                bool is_there) const
+    {
+        gmem_from_columns<cfg::tile_n>(tile.accum[BLOCK], to, op, BLOCK, 0, is_there);
     }
 
     /* By recursion, since the indices of accumulators must be constants and no loop of this size is
@@ -141,7 +155,7 @@ struct tile_writer {
     template <int BLOCK = 0>
     DEVICE void gmem_from_accum(const group_tile &tile, const out_place &to, const epilogue &op) const
     {
-        gmem_from_columns<cfg::tile_n>(tile.accum[BLOCK], to, op, BLOCK, 0);
+        gmem_from_block<BLOCK>(tile, to, op, true);
         if constexpr (BLOCK + 1 < group_tile::blocks)
             gmem_from_accum<BLOCK + 1>(tile, to, op);
     }

@@ -14,8 +14,12 @@ struct way_out {
     int group;
     u32 warp, lane; /* in the group */
 
-    static constexpr bool is_direct = !cfg::stores_anywhere && cfg::output_size == 2;
-    static constexpr bool is_bulk = !cfg::stores_anywhere && cfg::output_size == 4;
+    /* Groups that share a tile and have two blocks each of it store the first one while the second
+     * one is multiplied, so they must not be busy with either (multiplier::gmem_from_ring). */
+    static constexpr bool is_by_blocks = cfg::schedule == cfg::schedule_coop && cfg::stages > 1 &&
+                                         group_tile::blocks == 2 && !cfg::stores_anywhere;
+    static constexpr bool is_bulk = is_by_blocks || !cfg::stores_anywhere && cfg::output_size == 4;
+    static constexpr bool is_direct = !cfg::stores_anywhere && !is_bulk;
 
     /* The ends of rows that are not whole chunks are for the long way. */
     DEVICE static bool is_short(const epilogue &op)
@@ -39,7 +43,7 @@ struct way_out {
             }
         }
         if constexpr (is_bulk) {
-            if (is_short(op)) {
+            if (!is_by_blocks && is_short(op)) {
                 writer().gmem_from_accum(tile, to, op);
                 return;
             }

@@ -37,6 +37,12 @@ struct ring_position {
         }
     }
 
+    /* The slot of the K tile before. */
+    DEVICE int before() const
+    {
+        return slot == 0 ? cfg::stages - 1 : slot - 1;
+    }
+
     /* Past K tiles that another group multiplies. */
     DEVICE void skip(u32 tiles)
     {

@@ -113,11 +113,12 @@ Test(config, boxes_are_rows_of_the_swizzle_and_cover_the_tile)
             continue;
         }
         cr_expect_eq(box[CONFIG_BOX_A].columns * 2, 128);
-        bool has_out =
-            !resources.repacks && !config_is_split(config) && config->output == DTYPE_FP32;
+        bool is_whole = !resources.repacks && !config_is_split(config);
+        bool has_out = config->output == DTYPE_FP32 || config->tile_m == 256;
 
         cr_expect_eq(box[CONFIG_BOX_C].columns, 0);
-        cr_expect_eq(box[CONFIG_BOX_D].columns * 4, has_out ? 128 : 0);
+        cr_expect_eq(box[CONFIG_BOX_D].columns * (config->output == DTYPE_FP32 ? 4 : 2),
+                     is_whole && has_out ? 128 : 0);
         for (int b = 0; b < CONFIG_BOX_COUNT; b++) {
             if (box[b].columns == 0)
                 continue;
