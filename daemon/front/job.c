@@ -68,10 +68,12 @@ static bool touches(const struct job *a, enum operand_role in_a, const struct jo
     const struct job_operand *left = &a->operand[in_a];
     const struct job_operand *right = &b->operand[in_b];
 
-    /* Staged bytes belong to one job. */
+    /* Staged bytes belong to one job. The bytes are compared first: of many jobs on parts of the
+     * same buffers that decides nearly all. */
     return left->is_used && right->is_used && left->buffer && right->buffer &&
-           buffer_is_same_memory(left->buffer, right->buffer) &&
-           left->offset < right->offset + right->span && right->offset < left->offset + left->span;
+           left->offset < right->offset + right->span &&
+           right->offset < left->offset + left->span &&
+           buffer_is_same_memory(left->buffer, right->buffer);
 }
 
 bool job_reads_from(const struct job *job, const struct job *writer)
