@@ -1,9 +1,9 @@
 #include "estimate.h"
 
-#define MEMORY_SECONDS 2e-3 /* of work in the averages */
-#define MEMORY_LEAST   8    /* jobs in them, however long those are */
-#define MEMORY_MOST    1024 /* and however short */
-#define RATIO          64   /* a prediction is off by at most this; more is a stall, not a habit */
+#define MEMORY_SECONDS 10e-3 /* of work in the averages */
+#define MEMORY_LEAST   8     /* jobs in them, however long those are */
+#define MEMORY_MOST    4096  /* and however short */
+#define RATIO          64    /* a prediction is off by at most this; more is a stall, not a habit */
 
 double estimate_correct(const struct estimates *estimates, uint64_t class, double predicted)
 {

@@ -28,7 +28,7 @@ Test(estimate, the_first_job_of_a_class_says_nothing)
 Test(estimate, long_jobs_show_a_change_within_a_few)
 {
     learn(20, 1e-3, 1e-3);
-    learn(20, 1e-3, 2e-3);
+    learn(30, 1e-3, 2e-3);
     cr_expect_gt(estimate_correct(&estimates, CLASS, 1e-3), 1.9e-3);
 }
 
@@ -39,6 +39,13 @@ Test(estimate, short_jobs_that_end_in_bursts_take_their_mean)
         learn(24, 5e-6, 0);
     }
     cr_expect_float_eq(estimate_correct(&estimates, CLASS, 5e-6), 8e-6, 1.5e-6);
+}
+
+Test(estimate, the_end_of_a_backlog_weighs_no_more_than_it_is)
+{
+    learn(20000, 4e-6, 7e-6);
+    learn(128, 4e-6, 5e-6);
+    cr_expect_float_eq(estimate_correct(&estimates, CLASS, 4e-6), 7e-6, 0.15e-6);
 }
 
 Test(estimate, a_stall_is_no_habit)
