@@ -17,10 +17,10 @@
  * these wait for nobody. When one has not, the final split does as the others, and who comes last
  * adds all: the order, and so the bits, are the same.
  *
- * | barrier   | arrives                                           | waits    | begins with |
- * |-----------|---------------------------------------------------|----------|---------------------|
- * | `arrived` | the warp of each peer, when it has offered        | the warp | empty | | `taken` |
- * the warp of each peer that owns, when it has read | the warp | passed, by parity 1 |
+ * `arrived`: the warp of each peer arrives when it has offered, the warp waits, the first phase is
+ * that of the first unit. `taken`: the warp of each peer that owns arrives when it has read, the warp
+ * waits from the second unit on, for the phase of the unit before. Both waits acquire what the other
+ * CTA released, and what it read is as much a part of that as what it wrote.
  *
  * A peer that owns nothing does not say `taken`: it could do so before all lanes here have waited
  * for the phase before.
@@ -55,12 +55,12 @@ struct fragment_writer {
     u32 lane;
     u32 rank; /* along K */
     u32 tile; /* of the unit's, where a cluster computes several */
-    u32 parity; /* of `arrived`: the units so far */
+    u32 units;  /* so far: their phases of both barriers follow each other */
     float sum[smem::share * 4];
 
     DEVICE fragment_writer(u32 in_s_base, int in_warp, u32 in_lane, const cta_place &place)
         : s_base(in_s_base), warp(in_warp), lane(in_lane), rank(place.rank_k),
-          tile(place.rank_n * cfg::cluster_m + place.rank_m), parity(0)
+          tile(place.rank_n * cfg::cluster_m + place.rank_m), units(0)
     {
     }
 
@@ -136,8 +136,8 @@ struct fragment_writer {
 
     DEVICE void sum_cluster(const group_tile &accum, bool has_more)
     {
-        if (smem::takers(rank) > 0)
-            wait_parity(smem::taken_barrier(s_base, warp), parity ^ 1);
+        if (smem::takers(rank) > 0 && units > 0)
+            wait_parity_of_cluster(smem::taken_barrier(s_base, warp), (units & 1) ^ 1);
 #pragma unroll
         for (int owner = 0; owner < cfg::cluster_k; owner++)
             if ((u32)owner == rank)
@@ -146,12 +146,12 @@ struct fragment_writer {
                 offer(accum, owner);
         tell(smem::arrived_barrier(s_base, warp), smem::owners);
         if (owned() > 0) {
-            wait_parity_of_cluster(smem::arrived_barrier(s_base, warp), parity);
+            wait_parity_of_cluster(smem::arrived_barrier(s_base, warp), units & 1);
             add_offered();
             if (has_more)
                 tell(smem::taken_barrier(s_base, warp), cfg::cluster_k);
         }
-        parity ^= 1;
+        units++;
     }
 
     /* --- between clusters -------------------------------------------------------------------- */
