@@ -350,8 +350,10 @@ int cuda_execute_submit(struct cuda_execute *execute, const struct gemmd_command
     struct cuda_execute_entry *entry = entry_at(execute, execute->submitted);
     uint32_t others;
     assert(cuda_execute_pending(execute) < CUDA_EXECUTE_DEPTH);
-    *entry = (struct cuda_execute_entry){
-        .job = command->job, .started_ns = now_ns(), .status = STATUS_OK};
+    *entry = (struct cuda_execute_entry){.job = command->job,
+                                         .started_ns = now_ns(),
+                                         .is_quick = command->is_quick,
+                                         .status = STATUS_OK};
     if (is_streamed(command))
         return error_trace(submit_streamed(execute, entry, command));
     accesses_of(command, &entry->accesses);
@@ -388,10 +390,14 @@ uint32_t cuda_execute_pending(const struct cuda_execute *execute)
 
 static int look_after(struct cuda_execute *execute)
 {
-    const struct cuda_execute_entry *oldest = entry_at(execute, execute->reaped);
+    const struct cuda_execute_entry *entry = entry_at(execute, execute->reaped);
+    const struct cuda_health_waiting oldest = {
+        .stream = execute->lanes.lane[entry->lane].stream,
+        .since_ns = entry->started_ns,
+        .is_quick = entry->is_quick,
+    };
 
-    return error_trace(cuda_health_look(&execute->health, execute->lanes.lane[oldest->lane].stream,
-                                        oldest->started_ns));
+    return error_trace(cuda_health_look(&execute->health, &oldest));
 }
 
 /* An earlier slice of the same job is not reported yet: the front counts a job's slices. */

@@ -2,6 +2,7 @@
 
 #include "../core/error.h"
 #include "../core/log.h"
+#include "cuda_lane.h"
 
 #include <time.h>
 
@@ -26,19 +27,22 @@ int cuda_health_init(struct cuda_health *health,
                      const struct driver *driver,
                      struct fault *ret_fault)
 {
-    void *word = NULL;
+    static const int priorities[CUDA_HEALTH_BEATS] = {CUDA_PRIORITY_QUICK, CUDA_PRIORITY_LARGE};
+    void *words = NULL;
     int r;
 
     *health = (struct cuda_health){.driver = driver};
-    r = cu_try(driver, ret_fault, MemHostAlloc, &word, sizeof(uint32_t),
+    r = cu_try(driver, ret_fault, MemHostAlloc, &words, CUDA_HEALTH_BEATS * sizeof(uint32_t),
                CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     if (r)
         return r;
-    health->word = word;
-    *health->word = 0;
-    r = cu_try(driver, ret_fault, MemHostGetDevicePointer, &health->word_device, word, 0);
-    if (!r)
-        r = cu_try(driver, ret_fault, StreamCreate, &health->stream, CU_STREAM_NON_BLOCKING);
+    health->words = words;
+    r = cu_try(driver, ret_fault, MemHostGetDevicePointer, &health->words_device, words, 0);
+    for (size_t i = 0; i < CUDA_HEALTH_BEATS && !r; i++) {
+        health->words[i] = 0;
+        r = cu_try(driver, ret_fault, StreamCreateWithPriority, &health->stream[i],
+                   CU_STREAM_NON_BLOCKING, priorities[i]);
+    }
     return r;
 }
 
@@ -47,12 +51,14 @@ void cuda_health_deinit(struct cuda_health *health)
     const struct driver *driver = health->driver;
 
     xid_watch_deinit(&health->xid);
-    if (health->stream) {
-        (void)cu(driver)->StreamSynchronize(health->stream);
-        (void)cu(driver)->StreamDestroy(health->stream);
+    for (size_t i = 0; i < CUDA_HEALTH_BEATS; i++) {
+        if (!health->stream[i])
+            continue;
+        (void)cu(driver)->StreamSynchronize(health->stream[i]);
+        (void)cu(driver)->StreamDestroy(health->stream[i]);
     }
-    if (health->word)
-        (void)cu_parked(driver)->MemFreeHost(health->word);
+    if (health->words)
+        (void)cu_parked(driver)->MemFreeHost(health->words);
     *health = (struct cuda_health){.driver = driver};
 }
 
@@ -69,19 +75,26 @@ static int ask(struct cuda_health *health, CUstream stream, uint64_t now)
     return error_origin(-EIO);
 }
 
-static int send_beat(struct cuda_health *health)
+static int send_beats(struct cuda_health *health)
 {
     struct fault fault;
-    int r = cu_try(health->driver, &fault, StreamWriteValue32, health->stream, health->word_device,
-                   health->beats + 1, CU_STREAM_WRITE_VALUE_DEFAULT);
+    int r = 0;
 
-    health->beats += r == 0;
+    health->beats++;
+    for (size_t i = 0; i < CUDA_HEALTH_BEATS && !r; i++)
+        r = cu_try(health->driver, &fault, StreamWriteValue32, health->stream[i],
+                   health->words_device + i * sizeof(uint32_t), health->beats,
+                   CU_STREAM_WRITE_VALUE_DEFAULT);
     return r;
 }
 
-static bool has_beaten(const struct cuda_health *health)
+static bool have_beaten(const struct cuda_health *health)
 {
-    return __atomic_load_n(health->word, __ATOMIC_ACQUIRE) == health->beats;
+    for (size_t i = 0; i < CUDA_HEALTH_BEATS; i++) {
+        if (__atomic_load_n(&health->words[i], __ATOMIC_ACQUIRE) != health->beats)
+            return false;
+    }
+    return true;
 }
 
 static int look_for_reports(struct cuda_health *health, uint64_t since_ns, uint64_t now)
@@ -93,15 +106,18 @@ static int look_for_reports(struct cuda_health *health, uint64_t since_ns, uint6
     health->looked_ns = now;
     if (!xid_watch_look(&health->xid))
         return 0;
-    r = send_beat(health);
+    r = send_beats(health);
     if (r == 0)
         health->alarmed_ns = now;
     return r < 0 ? error_trace(r) : 0;
 }
 
-static int await_beat(struct cuda_health *health, uint64_t now)
+static int
+await_beats(struct cuda_health *health, const struct cuda_health_waiting *oldest, uint64_t now)
 {
-    if (has_beaten(health)) {
+    bool is_overdue = oldest->is_quick && oldest->since_ns < health->alarmed_ns;
+
+    if (have_beaten(health) && !is_overdue) {
         health->alarmed_ns = 0; /* it was another process's fault, or an old one */
         return 0;
     }
@@ -112,14 +128,14 @@ static int await_beat(struct cuda_health *health, uint64_t now)
     return error_origin(-EIO);
 }
 
-int cuda_health_look(struct cuda_health *health, CUstream stream, uint64_t since_ns)
+int cuda_health_look(struct cuda_health *health, const struct cuda_health_waiting *oldest)
 {
     uint64_t now = now_ns();
-    int r = ask(health, stream, now);
+    int r = ask(health, oldest->stream, now);
 
     if (r < 0)
         return error_trace(r);
     if (health->alarmed_ns != 0)
-        return error_trace(await_beat(health, now));
-    return error_trace(look_for_reports(health, since_ns, now));
+        return error_trace(await_beats(health, oldest, now));
+    return error_trace(look_for_reports(health, oldest->since_ns, now));
 }

@@ -1,8 +1,5 @@
 #include "cuda_lane.h"
 
-#define PRIORITY_QUICK -1 /* lower numbers first */
-#define PRIORITY_LARGE 0
-
 static int lane_init(struct cuda_lane *lane,
                      const struct driver *driver,
                      int priority,
@@ -35,7 +32,7 @@ int cuda_lanes_init(struct cuda_lanes *lanes, const struct driver *driver, struc
         lanes->lane[i].done = &lanes->words[i];
         lanes->lane[i].done_device = words_device + i * sizeof(uint32_t);
         r = lane_init(&lanes->lane[i], driver,
-                      i < CUDA_QUICK_LANES ? PRIORITY_QUICK : PRIORITY_LARGE, ret_fault);
+                      i < CUDA_QUICK_LANES ? CUDA_PRIORITY_QUICK : CUDA_PRIORITY_LARGE, ret_fault);
     }
     return r;
 }

@@ -20,6 +20,10 @@
 #define CUDA_QUICK_LANES 4
 #define CUDA_MAIN_LANES  (CUDA_QUICK_LANES + 2)
 
+/* Of streams: lower numbers first. */
+#define CUDA_PRIORITY_QUICK -1
+#define CUDA_PRIORITY_LARGE 0
+
 /* Further ones for the other tracks (kernels_src/abi/ring.h). */
 enum {
     CUDA_LANE_IN = CUDA_MAIN_LANES,

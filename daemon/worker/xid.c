@@ -106,7 +106,7 @@ bool xid_watch_look(struct xid_watch *watch)
     for (; watch->events && seen < REPORTS_MAX; seen++) {
         if (watch->wait(watch->events, &event, 0) != 0)
             break;
-        log_debug("xid=%llu", event.data);
+        log_info("event=xid number=%llu", event.data); /* of whatever process */
     }
     return seen > 0;
 }

@@ -14,14 +14,14 @@
 static struct driver driver;
 static struct cuda_health health;
 static struct fault fault;
-static CUstream stream; /* of the command */
+static struct cuda_health_waiting oldest; /* the command */
 
 static void open_fake(void)
 {
     (void)setenv("GEMMD_LIBCUDA", FAKE_DRIVER, 1);
     fake_driver_reset();
     cr_assert_eq(driver_init(&driver, &fault), 0, "%s", fault.message);
-    cr_assert_eq(cu(&driver)->StreamCreate(&stream, 0), CUDA_SUCCESS);
+    cr_assert_eq(cu(&driver)->StreamCreate(&oldest.stream, 0), CUDA_SUCCESS);
     cr_assert_eq(cuda_health_init(&health, &driver, &fault), 0);
 }
 
@@ -38,7 +38,7 @@ static void close_clean(void)
 
     fake_driver_hold(false);
     cuda_health_deinit(&health);
-    (void)cu(&driver)->StreamDestroy(stream);
+    (void)cu(&driver)->StreamDestroy(oldest.stream);
     live = fake_driver_live();
     cr_expect_eq(live.streams, 0);
     cr_expect_eq(live.host_allocations, 0);
@@ -61,8 +61,9 @@ static int look_for(unsigned ms, uint64_t since_ns)
     uint64_t end = now_ns() + ms * 1000000ull;
     int r = 0;
 
+    oldest.since_ns = since_ns;
     while (r == 0 && now_ns() < end) {
-        r = cuda_health_look(&health, stream, since_ns);
+        r = cuda_health_look(&health, &oldest);
         (void)usleep(100);
     }
     return r;
@@ -95,18 +96,53 @@ Test(cuda_health, context_is_lost_that_does_not_beat_after_a_report)
     cr_expect_geq(now_ns() - begun, 100000000);
 }
 
+/* So many writes in all. */
+static void look_until_beats(unsigned writes)
+{
+    while (fake_driver_calls("cuStreamWriteValue32") < writes)
+        cr_assert_eq(cuda_health_look(&health, &oldest), 0);
+}
+
 /* Reports are of the device, and other processes have it, too. */
 Test(cuda_health, report_of_another_ones_fault_ends_nobody)
 {
     watch();
-    fake_driver_hold(true);
-    for (int i = 1; i <= 3; i++) {
+    for (unsigned i = 1; i <= 3; i++) {
+        fake_driver_hold(true);
         fake_driver_xid();
-        while (fake_driver_calls("cuStreamWriteValue32") < (unsigned)i)
-            cr_assert_eq(cuda_health_look(&health, stream, LONG_AGO), 0);
-        fake_driver_release(fake_driver_last_stream());
+        look_until_beats(CUDA_HEALTH_BEATS * i);
+        fake_driver_hold(false);
         cr_expect_eq(look_for(250, LONG_AGO), 0);
     }
+}
+
+/* Streams of the other priority live on for a while. */
+Test(cuda_health, context_is_lost_when_streams_of_one_priority_do_not_beat)
+{
+    watch();
+    fake_driver_hold(true);
+    fake_driver_xid();
+    look_until_beats(CUDA_HEALTH_BEATS);
+    fake_driver_release(fake_driver_last_stream());
+    cr_expect_lt(look_for(5000, LONG_AGO), 0);
+}
+
+/* It takes microseconds, and nothing is in front of it. */
+Test(cuda_health, context_is_lost_when_a_quick_command_does_not_end_after_a_report)
+{
+    watch();
+    oldest.is_quick = true;
+    fake_driver_xid();
+    cr_expect_lt(look_for(5000, LONG_AGO), 0);
+}
+
+Test(cuda_health, quick_command_that_began_after_the_report_is_no_sign)
+{
+    watch();
+    oldest.is_quick = true;
+    fake_driver_xid();
+    cr_expect_eq(look_for(50, LONG_AGO), 0);
+    cr_expect_eq(look_for(200, now_ns()), 0);
 }
 
 Test(cuda_health, reports_are_not_looked_for_while_commands_are_short)
