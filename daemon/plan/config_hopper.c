@@ -19,11 +19,11 @@ struct whole_row {
     enum config_copy copy;
 };
 
-/* Tiles that CTAs of a cluster share along K, and narrow ones (is_swapped; for A as stored, since
- * what has few columns seldom comes transposed). */
+/* Tiles whose K is shared, by the CTAs of a cluster or by clusters, and narrow ones (is_swapped). A
+ * is mostly as stored: what has few rows seldom comes transposed. */
 struct split_row {
     uint32_t m, n, k, stages, warps_m, cluster_m, cluster_n, cluster_k;
-    bool is_swapped, has_wide_output;
+    bool is_swapped, has_trans_a, has_wide_output;
 };
 
 /* What the plan chooses from. A cluster keeps the large tiles off the roof of the L2: its two CTAs
@@ -45,9 +45,13 @@ static const struct whole_row whole_rows[] = {
 };
 
 static const struct split_row split_rows[] = {
-    {16, 64, 128, 10, 4, 1, 1, 1, true, true},   {64, 64, 128, 6, 4, 1, 1, 1, true, true},
-    {128, 64, 64, 8, 4, 1, 1, 1, true, false},   {128, 64, 128, 4, 4, 1, 1, 2, true, false},
-    {128, 128, 64, 5, 8, 1, 1, 2, false, false}, {128, 128, 64, 5, 8, 1, 1, 8, false, false},
+    {16, 64, 128, 10, 4, 1, 1, 1, true, false, true},
+    {64, 64, 128, 6, 4, 1, 1, 1, true, false, true},
+    {128, 64, 64, 8, 4, 1, 1, 1, true, false, false},
+    {128, 64, 128, 4, 4, 1, 1, 2, true, false, false},
+    {128, 112, 64, 6, 8, 1, 1, 1, false, false, false},
+    {128, 128, 64, 5, 8, 1, 1, 2, false, false, false},
+    {128, 128, 64, 5, 8, 1, 1, 8, false, true, false},
 };
 
 /* The lower steps of the ladder, for bf16 as A[M,K] and B[N,K]: to be measured, never planned. */
@@ -120,7 +124,7 @@ static struct row row_of_split(const struct split_row *from, enum dtype input)
                 .is_swapped = from->is_swapped,
             },
         .has_wide_output = from->has_wide_output,
-        .has_trans_a = !from->is_swapped,
+        .has_trans_a = from->has_trans_a,
     };
 }
 
@@ -134,8 +138,9 @@ static struct row planned_row(size_t index, enum dtype input)
 static bool row_has(const struct row *row, const struct config *kind)
 {
     bool is_16_bits = kind->input == DTYPE_BF16 || kind->input == DTYPE_FP16;
-    /* A tile whose rows run along N has whole blocks of them. */
-    bool fits_n = kind->trans_b || row->tile.n % SWIZZLE_SPAN == 0;
+    /* A tile whose rows run along N has whole blocks of them; other widths are for the layout of
+     * layers alone. */
+    bool fits_n = row->tile.n % SWIZZLE_SPAN == 0 || (kind->trans_b && !kind->trans_a);
 
     return is_16_bits && fits_n && (kind->output == kind->input || row->has_wide_output) &&
            (!kind->trans_a || row->has_trans_a);

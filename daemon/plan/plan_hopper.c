@@ -89,6 +89,8 @@ static double loop_efficiency(const struct config *config, double rounds)
         return 0.92;
     if (config->schedule == CONFIG_SCHEDULE_PINGPONG) /* with one tile, one of its two groups */
         return rounds > 1 ? 0.92 : 0.80;
+    if (config->tile_m == 64 && config->tile_n == 128) /* a group alone */
+        return 0.55;
     return config->tile_n == 192 ? 0.88 : 0.74;
 }
 
@@ -99,7 +101,7 @@ static double power_share(const struct config *config)
     if (config->tile_m * config->tile_n >= 128 * 256)
         return 0.645;
     if (config->tile_m == 64)
-        return 0.54;
+        return config->tile_n == 128 ? 0.43 : 0.54;
     if (config->schedule == CONFIG_SCHEDULE_PINGPONG)
         return config->tile_n > 128 ? 0.635 : 0.62;
     return config->tile_n == 192 ? 0.62 : 0.59;
@@ -170,12 +172,16 @@ static double trimmed_rounds(const struct problem *problem,
            ceil(edges / walkers) * EDGE_SHARE * tile;
 }
 
-/* Of two bounds of one time. */
-static double norm(double a, double b)
+double plan_hopper_norm(double a, double b, double order)
 {
     double large = fmax(a, b), small = fmin(a, b);
 
-    return large > 0 ? large * pow(1 + pow(small / large, NORM), 1 / NORM) : 0;
+    return large > 0 ? large * pow(1 + pow(small / large, order), 1 / order) : 0;
+}
+
+static double norm(double a, double b)
+{
+    return plan_hopper_norm(a, b, NORM);
 }
 
 static double ctas_of(const struct config *config)

@@ -20,3 +20,5 @@ void plan_hopper_predict(const struct problem *problem,
  * multiply: rounds in which every walker has a tile are so slow, a last one with few of them is as
  * fast as the tile. */
 double plan_hopper_rounds(double rounds, double tile, double powered);
+/* Two bounds of one time that are near each other both cost something: their norm of this order. */
+double plan_hopper_norm(double a, double b, double order);

@@ -14,23 +14,21 @@
 #include <math.h>
 
 #define FLOP_PER_CLOCK   4096.0 /* of a multiprocessor */
-#define PRODUCT_SHARE    0.62   /* of that, by one group of warps or two */
-#define POWER_SHARE      0.58   /* of that, while all of the device multiplies: its power */
-#define READ_BYTES_CLOCK 70.0   /* of a multiprocessor, when few of them load */
+#define READ_BYTES_CLOCK 66.0   /* of a multiprocessor, when few of them load */
 #define L2_BYTES_CLOCK   46.0   /* and when all do */
 #define TURN_CLOCKS      365.0  /* of the loop over K tiles */
-#define LAUNCH_SECONDS   0.7e-6
-#define FILL_CLOCKS      1000.0 /* the first K tile, the last store */
-#define PAIR_CLOCKS      400.0  /* of the epilogue, for 16 x 16 elements of each warp */
-#define MEET_CLOCKS      5000.0 /* in the cluster: to start it, to offer, to wait, to read */
-#define MEET_BYTES_CLOCK 24.0   /* of others' shared memory */
-#define COUNT_CLOCKS     2600.0 /* between clusters: to write, to count, to read */
-#define BACK_BYTES_CLOCK 16.0   /* of the workspace, by who comes last */
+#define NORM             3.2    /* of two bounds of one time */
+#define LAUNCH_SECONDS   0.85e-6
+#define FILL_CLOCKS      820.0  /* the first K tile, the last store */
+#define PAIR_CLOCKS      430.0  /* of the epilogue, for 16 x 16 elements of each warp */
+#define MEET_CLOCKS      2700.0 /* in the cluster: to start it, to offer, to wait, to read */
+#define PEER_CLOCKS      650.0  /* of that for each CTA along K */
+#define MEET_BYTES_CLOCK 83.0   /* of others' shared memory */
+#define COUNT_CLOCKS     2300.0 /* between clusters: to wait, to read */
+#define BACK_BYTES_CLOCK 14.0   /* of the workspace, by who adds */
 #define DEFAULT_CLOCK    1.7e9
 #define DEFAULT_HBM_RATE 4.0e12
 #define HBM_EFFICIENCY   0.93
-#define RAMP_SECONDS     0.9e-6 /* until HBM is busy, and when some CTAs are done before others */
-#define RAMP_BYTES       8e6
 #define SPLITS_TRIED     64
 
 /* What a cluster computes. */
@@ -71,13 +69,34 @@ static double span_of(const struct config *config)
     return (double)config->tile_m / config->cluster_n + (double)config->tile_n / config->cluster_m;
 }
 
+/* Of warps that multiply. */
+static int groups_of(const struct config *config)
+{
+    return (config->is_swapped ? config->tile_n : config->tile_m) >= 128 ? 2 : 1;
+}
+
+/* Share of the tensor cores' rate that the loop reaches. One group of warps leaves gaps between its
+ * products, two fill each other's; a larger tile reads less shared memory for a product. */
+static double product_share(const struct config *config)
+{
+    if (config->tile_m * config->tile_n >= 128 * 192)
+        return 0.94;
+    return groups_of(config) == 2 ? 0.74 : 0.51;
+}
+
+/* Share of that rate which the device has power for, all of it busy. */
+static double power_share(const struct config *config)
+{
+    return config->tile_m * config->tile_n >= 128 * 192 ? 0.60 : 0.56;
+}
+
 static double k_tile_clocks(const struct config *config, double input_size)
 {
     double bytes = span_of(config) * config->tile_k * input_size;
     double product = 2.0 * config->tile_m * config->tile_n * config->tile_k;
 
     return fmax(TURN_CLOCKS,
-                fmax(bytes / READ_BYTES_CLOCK, product / (FLOP_PER_CLOCK * PRODUCT_SHARE)));
+                fmax(bytes / READ_BYTES_CLOCK, product / (FLOP_PER_CLOCK * product_share(config))));
 }
 
 static double epilogue_clocks(const struct problem *problem,
@@ -90,9 +109,10 @@ static double epilogue_clocks(const struct problem *problem,
     double clocks = pairs * PAIR_CLOCKS * (problem->beta != 0 ? 1.5 : 1);
 
     if (config->cluster_k > 1)
-        clocks += MEET_CLOCKS + (area - share) * sizeof(float) / MEET_BYTES_CLOCK;
+        clocks += MEET_CLOCKS + PEER_CLOCKS * config->cluster_k +
+                  (area - share) * sizeof(float) / MEET_BYTES_CLOCK;
     if (splits > 1)
-        clocks += COUNT_CLOCKS + share * sizeof(float) * splits / BACK_BYTES_CLOCK;
+        clocks += COUNT_CLOCKS + share * sizeof(float) * (splits - 1) / BACK_BYTES_CLOCK;
     return clocks;
 }
 
@@ -117,7 +137,7 @@ static void predict_with(const struct problem *problem,
     rounds = ceil(units * splits / at_once);
     ctas_time =
         plan_hopper_rounds(units * splits / at_once, k_tiles * k_tile_clocks(config, input_size),
-                           k_tiles * product / FLOP_PER_CLOCK / POWER_SHARE) /
+                           k_tiles * product / FLOP_PER_CLOCK / power_share(config)) /
         clock;
     l2_time = reads / (L2_BYTES_CLOCK * MAX(device->multiprocessors, 1u)) / clock;
     ret_plan->config = *config;
@@ -130,7 +150,8 @@ static void predict_with(const struct problem *problem,
         LAUNCH_SECONDS +
         (FILL_CLOCKS + rounds * epilogue_clocks(problem, config, &resources, splits)) / clock;
     ret_plan->predicted_seconds =
-        fmax(ret_plan->l2_seconds, ret_plan->memory_seconds) + ret_plan->fixed_seconds;
+        plan_hopper_norm(ret_plan->l2_seconds, ret_plan->memory_seconds, NORM) +
+        ret_plan->fixed_seconds;
 }
 
 void plan_hopper_split_predict(const struct problem *problem,
@@ -142,8 +163,7 @@ void plan_hopper_split_predict(const struct problem *problem,
     double hbm =
         device->memory_bytes_per_second > 0 ? device->memory_bytes_per_second : DEFAULT_HBM_RATE;
     uint32_t most = MIN(plan_splits_max(problem, config), SPLITS_TRIED);
-    double ramp = RAMP_SECONDS * memory_bytes / (memory_bytes + RAMP_BYTES);
-    double memory = memory_bytes / (hbm * HBM_EFFICIENCY) + ramp;
+    double memory = memory_bytes / (hbm * HBM_EFFICIENCY);
     struct plan best = {0};
 
     for (uint32_t splits = 1; splits <= most; splits++) {

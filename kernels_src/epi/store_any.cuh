@@ -320,11 +320,13 @@ struct any_writer {
     DEVICE void gmem_from_whole_chunks(const exact &part, const epilogue &op) const
     {
         constexpr u32 row_lanes = exact::cols / out_chunk;
-        constexpr u32 rows_at_once = max_of(32 / row_lanes, 1);
+        constexpr u32 rows_that_fit = max_of(32 / row_lanes, 1);
+        constexpr u32 rows_at_once = rows_that_fit == 3 ? 2 : rows_that_fit;
         constexpr int turns = exact::rows / rows_at_once;
-        u32 row = lane / row_lanes, number = lane % row_lanes;
         constexpr int ahead = min_of(turns, group_tile::blocks * cfg::tile_n > 256 ? 2 : 4);
+        u32 row = lane / row_lanes, number = lane % row_lanes;
 
+        static_assert(exact::rows % rows_at_once == 0, "all rows have a turn");
         if (row >= rows_at_once || (int)((number + 1) * out_chunk) > part.cols_left())
             return;
 #pragma unroll 1

@@ -94,12 +94,17 @@ struct fragment_writer {
         }
     }
 
+    /* By selection: of a branch for each owner the compiler makes an index into the accumulators,
+     * which registers do not have. */
     DEVICE void keep(const group_tile &accum, int owner)
     {
 #pragma unroll
         for (int i = 0; i < smem::share * 4; i++)
-            if (owner * smem::share + i / 4 < smem::chunks)
-                sum[i] = accum.chunk(owner * smem::share + i / 4)[i % 4];
+            if (owner * smem::share + i / 4 < smem::chunks) {
+                float own = accum.chunk(owner * smem::share + i / 4)[i % 4];
+
+                sum[i] = cfg::cluster_k == 1 || (u32)owner == rank ? own : sum[i];
+            }
     }
 
     /* All loads before the first sum: they take as long as one. */
@@ -139,11 +144,11 @@ struct fragment_writer {
         if (smem::takers(rank) > 0 && units > 0)
             wait_parity_of_cluster(smem::taken_barrier(s_base, warp), (units & 1) ^ 1);
 #pragma unroll
-        for (int owner = 0; owner < cfg::cluster_k; owner++)
-            if ((u32)owner == rank)
-                keep(accum, owner);
-            else
+        for (int owner = 0; owner < cfg::cluster_k; owner++) {
+            keep(accum, owner);
+            if ((u32)owner != rank)
                 offer(accum, owner);
+        }
         tell(smem::arrived_barrier(s_base, warp), smem::owners);
         if (owned() > 0) {
             wait_parity_of_cluster(smem::arrived_barrier(s_base, warp), units & 1);

@@ -1,5 +1,6 @@
 /*
- * wgmma: order and completion. The products themselves are in wgmma_mma.cuh.
+ * wgmma: order and completion. The products themselves are in wgmma_mma.cuh and
+ * wgmma_mma_wide.cuh.
  *
  * A wgmma reads and writes accumulators and shared memory behind the thread's back: fence before
  * the first one after the registers were touched, commit a group, and wait for it before anyone
@@ -8,6 +9,7 @@
 #pragma once
 
 #include "ptx/wgmma_mma.cuh"
+#include "ptx/wgmma_mma_wide.cuh"
 
 DEVICE void wgmma_fence()
 {

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Writes ptx/wgmma_mma.cuh: one wrapper of wgmma.mma_async for each N and type in use."""
+"""Writes ptx/wgmma_mma*.cuh: one wrapper of wgmma.mma_async for each N and type in use."""
 
 import textwrap
 
 TYPES = [("bf16", "bf16"), ("f16", "f16")]
-COLUMNS = [16, 32, 64, 128, 176, 192, 256]
+FILES = {
+    "wgmma_mma.cuh": [16, 32, 64, 112, 128],
+    "wgmma_mma_wide.cuh": [176, 192, 256],
+}
 
 HEAD = """\
 /*
@@ -66,9 +69,10 @@ def fence(n):
         ""])
 
 
-with open(__file__.replace("wgmma.py", "wgmma_mma.cuh"), "w", encoding="utf-8") as file:
-    file.write(HEAD)
-    for columns in COLUMNS:
-        for type_name, type_kind in TYPES:
-            file.write(wrapper(type_name, type_kind, columns))
-        file.write(fence(columns))
+for name, widths in FILES.items():
+    with open(__file__.replace("wgmma.py", name), "w", encoding="utf-8") as file:
+        file.write(HEAD)
+        for columns in widths:
+            for type_name, type_kind in TYPES:
+                file.write(wrapper(type_name, type_kind, columns))
+            file.write(fence(columns))

@@ -240,6 +240,27 @@ Test(plan, takes_a_tile_that_spares_a_round)
     cr_expect_eq(choose(&problem, aligned).config.tile_n, 192);
 }
 
+Test(plan, takes_a_tile_that_fills_a_wave)
+{
+    struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 384, 3584, 4096);
+
+    problem.trans_b = true;
+    problem.operand[OPERAND_B].ld = problem.k;
+    /* 96 of them; of 128 x 128 there are 84, and 48 multiprocessors do nothing. */
+    cr_expect_eq(choose(&problem, aligned).config.tile_n, 112);
+}
+
+Test(plan, shares_a_long_k_by_most_of_the_device)
+{
+    struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 256, 256, 65536);
+    struct plan plan = choose(&problem, aligned);
+    uint64_t ctas = plan.tiles * plan.splits * plan.config.cluster_k;
+
+    cr_expect(config_is_split(&plan.config));
+    cr_expect_geq(ctas, 90);
+    cr_expect_leq(ctas, 132);
+}
+
 Test(plan, takes_larger_tiles_where_copies_cost_more)
 {
     struct problem whole = product(DTYPE_BF16, DTYPE_BF16, 768, 768, 768);
