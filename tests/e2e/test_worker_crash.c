@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { CRASHING_SIZE = 3 * 4096 };
+/* Registered when it is mapped; what is smaller waits for its second use. */
+enum { CRASHING_SIZE = 12 << 20 };
 
 static struct test_daemon daemon_;
 static gemmd *connection;
@@ -55,7 +56,7 @@ Test(worker_crash, mapping_that_kills_workers_is_refused_after_two)
     if (!test_device_is_fake())
         cr_skip_test("only the fake driver crashes when told");
 
-    serve("FAKE_DRIVER_CRASH_SIZE", "12288");
+    serve("FAKE_DRIVER_CRASH_SIZE", "12582912");
     for (int i = 1; i <= 4; i++) {
         cr_expect_eq(gemmd_buffer_create(connection, GEMMD_HOST, CRASHING_SIZE, NULL, 0, &buffer),
                      GEMMD_GPU_FAULT);
