@@ -2,8 +2,7 @@
  * How much longer than predicted jobs of one class take, learned from those that ran: a ratio of
  * two moving averages, so that long jobs count for more than short ones whose measured time is
  * mostly the granularity of looking. The averages reach back over some milliseconds of work: short
- * jobs end in bursts, the first with the time of all and the others with none, and the last of a
- * backlog end faster than those that others followed. A class's first job
+ * jobs end in bursts, the first with the time of all and the others with none. A class's first job
  * is not learnt from, since it may be the kernel's first launch.
  *
  * Used for fairness, horizon and slices only. The plan never sees it: the same problem gets the
