@@ -49,11 +49,11 @@ struct multiplier {
             tile.clear();
 #pragma unroll 1
         for (int i = 0; i < k_tiles; i++) {
-            /* With products on their way registers are not this thread's, not even for a trap: the
+            /* With products on their way registers are not this thread's, not even for a fault: the
              * compiler would wait for them by itself. */
             if (!is_over_in_time(smem::full_barrier(in.s_base, at.slot), at.parity)) {
                 wgmma_wait_group<0>();
-                trap();
+                fault();
             }
             /* The same number, but the compiler sees that it is the warp's. */
             tile.accum_from_smem<cfg::tile_n>(in.s_base, (int)shfl_sync_idx((u32)at.slot, 0),

@@ -209,8 +209,10 @@ struct fragment_writer {
         while ((count & 0xffff) != others) {
             if (count >> 16 != others)
                 return false;
-            if (globaltimer_lo() - start > wait_limit_ns)
-                trap();
+            if (globaltimer_lo() - start > wait_limit_ns) {
+                fault();
+                return false;
+            }
             count = ld_acquire_gpu_u32(g_count);
         }
         return true;

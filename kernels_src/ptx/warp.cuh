@@ -42,14 +42,9 @@ DEVICE u32 globaltimer_lo()
     return d;
 }
 
-DEVICE void trap()
-{
-    asm volatile("trap;");
-}
-
-/* A store to no address: the launch ends in an error, if not at this instruction. For kernels that
- * move registers: with a trap anywhere ptxas keeps to as many as the launch gives each thread,
- * whatever setmaxnreg says. */
+/* A store to no address: the launch ends in an error, if not at this instruction. Not a trap:
+ * with one anywhere ptxas keeps to the registers that the launch gives each thread, whatever
+ * setmaxnreg says. */
 DEVICE void fault()
 {
     asm volatile("st.global.u32 [%0], 0;" ::"l"(0ull) : "memory");

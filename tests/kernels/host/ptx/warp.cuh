@@ -27,11 +27,6 @@ inline u32 globaltimer_lo()
     return 0;
 }
 
-inline void trap()
-{
-    abort();
-}
-
 inline void fault()
 {
     abort();
