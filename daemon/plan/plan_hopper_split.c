@@ -28,7 +28,7 @@
 #define BACK_BYTES_CLOCK 14.0   /* of the workspace, by who adds */
 #define DEFAULT_CLOCK    1.7e9
 #define DEFAULT_HBM_RATE 4.0e12
-#define HBM_EFFICIENCY   0.93
+#define HBM_EFFICIENCY   0.96
 #define SPLITS_TRIED     64
 
 /* What a cluster computes. */

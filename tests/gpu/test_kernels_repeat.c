@@ -38,15 +38,41 @@ Test(kernels_repeat, of_groups_that_take_turns, .timeout = 300)
     kernel_cases_repeat("sm90a.bf16.bf16.nt.128x176x64.s5.c2x1.pingpong.tma", 1, TIMES);
 }
 
-/* What the launch before writes is waited for; what the one before that wrote is there. */
-Test(kernels_repeat, of_chains_in_which_launches_overlap, .timeout = 300)
+/* --- launches that overlap: what the one before writes is waited for; what the one before that
+ * wrote is there
+ * -------------------------------------------------------------------------------------- */
+
+Test(kernels_repeat, of_chains_two_to_a_multiprocessor, .timeout = 300)
 {
     kernel_cases_chain("sm90a.bf16.bf16.nt.64x64x64.s5.c1x1.coop.tma", 1);
+}
+
+Test(kernels_repeat, of_chains_one_to_a_multiprocessor, .timeout = 300)
+{
     kernel_cases_chain("sm90a.bf16.bf16.nt.64x128x64.s8.c1x1.coop.tma", 1);
+}
+
+Test(kernels_repeat, of_chains_that_realign, .timeout = 300)
+{
     kernel_cases_chain("sm90a.bf16.bf16.nt.64x64x64.s8.c1x1.coop.realign", 1);
+}
+
+Test(kernels_repeat, of_chains_of_clusters_and_groups_in_turns, .timeout = 300)
+{
     kernel_cases_chain("sm90a.bf16.bf16.nt.128x128x64.s6.c2x1.pingpong.tma", 1);
-    kernel_cases_chain("sm90a.bf16.bf16.nt.256x128x64.s4.c1x2.coop.tma", 1);
+}
+
+Test(kernels_repeat, of_chains_of_narrow_tiles, .timeout = 300)
+{
     kernel_cases_chain("sm90a.bf16.bf16.nt.16x64x128.s10.c1x1.split.tma.swapped", 1);
+}
+
+Test(kernels_repeat, of_chains_with_splits, .timeout = 300)
+{
     kernel_cases_chain("sm90a.bf16.bf16.nt.64x64x128.s6.c1x1.split.tma.swapped", 2);
+}
+
+Test(kernels_repeat, of_chains_of_tiles_shared_in_a_cluster, .timeout = 300)
+{
     kernel_cases_chain("sm90a.bf16.bf16.nt.128x128x64.s5.c1x1x2.split.tma", 1);
 }
