@@ -1,7 +1,8 @@
 /*
  * Which way a group's tile leaves by. A kernel has one for plain products, compiled for their speed:
- * from registers, or by tensor copies where elements have 32 bits. All else goes the one long way,
- * which is there once and not for each accumulator: it is compiled in every kernel, and run in few.
+ * from registers, or by tensor copies where elements have 32 bits or a group has two blocks. All else
+ * goes the one long way, which is there once and not for each accumulator: it is compiled in every
+ * kernel, and run in few.
  */
 #pragma once
 
@@ -14,8 +15,8 @@ struct way_out {
     int group;
     u32 warp, lane; /* in the group */
 
-    /* Groups that share a tile and have two blocks each of it store the first one while the second
-     * one is multiplied, so they must not be busy with either (multiplier::gmem_from_ring). */
+    /* Groups that have two blocks each of a shared tile store the one while they multiply the other,
+     * so a block has to leave without much of their time (multiplier::run_by_blocks). */
     static constexpr bool is_by_blocks = cfg::schedule == cfg::schedule_coop && cfg::stages > 1 &&
                                          group_tile::blocks == 2 && !cfg::stores_anywhere;
     static constexpr bool is_bulk = is_by_blocks || !cfg::stores_anywhere && cfg::output_size == 4;
@@ -42,13 +43,14 @@ struct way_out {
                 return;
             }
         }
-        if constexpr (is_bulk) {
-            if (!is_by_blocks && is_short(op)) {
+        if constexpr (is_bulk && !is_by_blocks) {
+            if (is_short(op)) {
                 writer().gmem_from_accum(tile, to, op);
                 return;
             }
-            writer().acquire(); /* the long way has the same buffers */
         }
+        if constexpr (is_bulk)
+            writer().acquire(); /* the long way has the same buffers */
         any_writer(s_base, group, warp, lane).gmem_from_accum(tile, to, op);
     }
 
