@@ -209,6 +209,7 @@ Test(worker_process, is_started_again_when_it_dies)
     run_until(&readies, 2);
     cr_expect_eq(spawns, 2);
     cr_expect_eq(worker.deaths, 1);
+    cr_expect(recovery_has_reached(&worker.recovery, RECOVERY_RESTORED));
 }
 
 /* Clients may give some back before the next attempt. */
