@@ -20,7 +20,9 @@
 #define REALIGN_CLOCKS   1850.0 /* of the same where threads shift what they load */
 #define L2_BYTES_CLOCK   46.0   /* of a multiprocessor when all of them load */
 #define LINE             128    /* bytes; what copies move of a row at a time, too */
-#define SPLIT_LINES      1.8    /* what a copy costs whose every part lies in two lines */
+#define SECTOR           32     /* bytes; what the L2 reads of a line at a time */
+#define SPLIT_LINES      1.2    /* what a copy costs whose every part lies in two lines */
+#define SPLIT_SECTORS    1.8    /* and begins within a sector */
 #define STORE_BYTES_CLK  64.0   /* of a multiprocessor, from registers */
 #define LAUNCH_SECONDS   0.3e-6 /* beside the end of the one before */
 #define REPACK_SECONDS   3.2e-6 /* a launch more, and to wait for it */
@@ -141,7 +143,9 @@ line_cost(const struct problem *problem, const struct config *config, enum opera
 {
     int64_t pitch = problem->operand[role].ld * (int64_t)dtype_size(problem->input);
 
-    return config->copy == CONFIG_COPY_REPACK || pitch % LINE == 0 ? 1 : SPLIT_LINES;
+    if (config->copy == CONFIG_COPY_REPACK || pitch % LINE == 0)
+        return 1;
+    return pitch % SECTOR == 0 ? SPLIT_LINES : SPLIT_SECTORS;
 }
 
 double plan_hopper_rounds(double rounds, double tile, double powered)
