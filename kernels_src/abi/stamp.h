@@ -35,10 +35,11 @@ struct GEMMD_ALIGNED(16) gemmd_stamp {
 };
 
 /* Two clocks at the two ends of a lane; those that only load have no end. */
-struct gemmd_stamp_span {
-    gemmd_u64 begin_ns, end_ns; /* of the device's timer */
-    gemmd_u32 begin_clock, end_clock;
-    gemmd_u32 multiprocessor, reserved;
+struct GEMMD_ALIGNED(16) gemmd_stamp_span {
+    gemmd_u64 begin_ns; /* of the device's timer */
+    gemmd_u32 begin_clock, multiprocessor;
+    gemmd_u64 end_ns;
+    gemmd_u32 end_clock, reserved;
 };
 
 struct gemmd_stamps {

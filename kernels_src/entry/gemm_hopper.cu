@@ -205,7 +205,8 @@ struct multiplier {
         for (int i = 1; i < k_tiles - 1; i++) {
             int slot = next_slot();
 
-            tile.accum_from_smem<cfg::tile_n>(in.s_base, slot, group * group_tile::blocks, 1);
+            tile.accum_from_smem<cfg::tile_n>(in.s_base, slot, group * group_tile::blocks, 1,
+                                              stamp.beside(in.s_base, at));
             stamp.products_issued();
             wgmma_wait_group<1>();
             stamp.wait_ended();
@@ -217,9 +218,11 @@ struct multiplier {
             return;
         int slot = next_slot();
         block_from_slot<0>(tile, slot, 1);
+        stamp.products_begin(in.s_base, at);
         block_from_slot<last_block>(tile, slot, 1);
         stamp.products_issued();
         wgmma_wait_group<2>();
+        stamp.wait_ended();
         release(previous);
         at.advance();
     }
@@ -277,6 +280,7 @@ struct multiplier {
                 int slot = next_slot();
 
                 block_from_slot<0>(tile, slot, 0);
+                stamp.products_begin(in.s_base, at);
                 wgmma_wait_group<1>();
                 accumulators_fence(tile.accum[last_block]);
                 gmem_from_block<last_block>(tile, unit);

@@ -7,7 +7,7 @@
  * tile, when the first products of the next one have been issued: who issues products waits most of
  * the time for the tensor cores to accept the next of them, and when the last one is accepted, there
  * are hardly a hundred cycles left until they run dry. Those who do not record hold the number of a
- * record that is never written.
+ * record that is never written. The records are nobody else's memory: they wait for no grid before.
  */
 #pragma once
 
@@ -64,28 +64,31 @@ struct stamps {
         next = record() | what << what_shift;
     }
 
+    /* The timer's time, the clock, and one word more. */
+    DEVICE void store_moment(bool is_mine, u64 g_moment, u32 word) const
+    {
+        u64 ns = globaltimer();
+        u32 r[4] = {(u32)ns, (u32)(ns >> 32), now(), word};
+
+        st_global_v4_u32_if(is_mine, g_moment, r);
+    }
+
     DEVICE void open(int lane, bool is_mine)
     {
         if (!is_mine || blockIdx.x >= GEMMD_STAMP_CTAS)
             return;
         next = (blockIdx.x * GEMMD_STAMP_LANES + lane) * GEMMD_STAMP_RECORDS;
-        st_global_u64(g_span(), globaltimer());
-        st_global_u32(g_span() + 16, now());
-        st_global_u32(g_span() + 24, smid());
+        store_moment(true, g_span(), smid());
     }
 
     DEVICE void close()
     {
-        if (record() == last)
-            return;
-        st_global_u64(g_span() + 8, globaltimer());
-        st_global_u32(g_span() + 20, now());
+        store_moment(record() != last, g_span() + 16, 0);
     }
 
     DEVICE void store(u32 what, u32 clock0, u32 clock1, u32 clock2)
     {
         u32 r[4] = {what, clock0, clock1, clock2};
-
         bool is_mine = is_recording();
 
         st_global_v4_u32_if(is_mine,
@@ -113,7 +116,7 @@ struct stamps {
 
     /* While the first products of a K tile are under way: the record before, and a look at how many
      * of the K tiles that follow are there already. */
-    DEVICE void products_begin(u32 s_base, ring_position at)
+    DEVICE void products_begin(u32 s_base, ring_position at) /* a copy: it walks */
     {
         u32 landed = 0;
 
@@ -186,6 +189,10 @@ struct stamps {
     }
 
     DEVICE void slot_seen()
+    {
+    }
+
+    DEVICE void products_begin(u32, const ring_position &)
     {
     }
 

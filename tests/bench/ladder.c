@@ -179,6 +179,8 @@ static CUresult record(struct ladder *ladder, struct rung *rung)
         return r != CUDA_SUCCESS ? r : CUDA_ERROR_INVALID_VALUE;
     side_try(gpu, &rung->side, TRIAL);
     r = cu_parked(&gpu->driver)->MemsetD8Async(records, 0, size, gpu->stream);
+    /* Stamps do not wait for what comes before. */
+    r = r ? r : cu(&gpu->driver)->StreamSynchronize(gpu->stream);
     r = r ? r : (CUresult)product_launch(&rung->stamped, gpu->stream, 0);
     r = r ? r : cu(&gpu->driver)->MemcpyDtoHAsync(ladder->stamps, records, size, gpu->stream);
     return r ? r : cu(&gpu->driver)->StreamSynchronize(gpu->stream);

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-STEPS = 7
+STEPS = 8
 
 
 def main():

@@ -161,7 +161,7 @@ Test(stamps, are_refused_with_more_k_tiles_than_a_tile_has)
     cr_expect(!stamps_measure(stamps, &of, &figures));
 }
 
-Test(stamps, name_seven_steps_of_the_list)
+Test(stamps, name_every_step_of_the_list)
 {
     struct ladder_step steps[LADDER_STEPS];
 

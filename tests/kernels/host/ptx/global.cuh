@@ -83,8 +83,9 @@ inline void st_global_v4_u32(u64 g_address, const u32 (&b)[4])
     memcpy(host::global(g_address, 16), b, 16);
 }
 
+/* Only stamps are stored so, in memory that no other grid knows: in turn or not. */
 inline void st_global_v4_u32_if(bool is_wanted, u64 g_address, const u32 (&b)[4])
 {
     if (is_wanted)
-        st_global_v4_u32(g_address, b);
+        memcpy((void *)g_address, b, 16);
 }
