@@ -191,11 +191,12 @@ static uint32_t slab_bytes(const struct config_tile *tile)
     return tile->warps_m * tile->warps_n * 16 * row;
 }
 
-#define HOPPER_ROW     128 /* bytes: a row of the 128-byte swizzle, of all tiles in shared memory */
-#define HOPPER_BUFFER  64  /* rows of D that leave at once */
-#define HOPPER_GROUP   4   /* warps that multiply together */
-#define HOPPER_PAIR    2   /* warps beside one such group, in split configurations */
-#define HOPPER_BARRIER 8   /* bytes */
+#define HOPPER_ROW       128 /* bytes: a row of the 128-byte swizzle, of all tiles in shared memory */
+#define HOPPER_BUFFER    64 /* rows of D that leave at once */
+#define HOPPER_GROUP     4  /* warps that multiply together */
+#define HOPPER_PAIR      2  /* warps beside one such group, in split configurations */
+#define HOPPER_BARRIER   8  /* bytes */
+#define HOPPER_RAW_TILES 3  /* of rows that start anywhere */
 
 static void portable_resources(const struct config_tile *tile,
                                struct config_resources *ret_resources)
@@ -239,6 +240,18 @@ static bool stores_by_copies(const struct config *config, const struct config_ti
            (tile->schedule == CONFIG_SCHEDULE_COOP && tile->stages > 1 && blocks == 2);
 }
 
+/* The aligned chunks around a K tile of each input, as many tiles as are on their way or shifted
+ * (kernels_src/tile/smem_hopper.cuh). */
+static uint32_t raw_bytes(const struct config *config, const struct config_tile *tile)
+{
+    bool is_k_major_a = !config->trans_a, is_k_major_b = config->trans_b;
+    uint32_t rows_a = is_k_major_a ? tile->m : tile->k, rows_b = is_k_major_b ? tile->n : tile->k;
+    uint32_t row_a = is_k_major_a ? tile->k : tile->m, row_b = is_k_major_b ? tile->k : tile->n;
+    uint32_t size = element_size(config->input);
+
+    return HOPPER_RAW_TILES * (rows_a * (row_a * size + 16) + rows_b * (row_b * size + 16));
+}
+
 static void hopper_resources(const struct config *config,
                              const struct config_tile *tile,
                              struct config_resources *ret_resources)
@@ -250,18 +263,20 @@ static void hopper_resources(const struct config *config,
                                 : groups * 2 * HOPPER_BUFFER * HOPPER_ROW; /* two for each group */
     uint32_t out_barriers = is_split ? 2 * tile->warps_m : groups;
     uint32_t barriers = (2 * tile->stages + out_barriers) * HOPPER_BARRIER;
-    uint32_t loading_warps = is_split && groups == 1 ? HOPPER_PAIR : HOPPER_GROUP;
+    bool realigns = tile->copy == CONFIG_COPY_REALIGN;
+    uint32_t loading_warps = is_split && groups == 1 && !realigns ? HOPPER_PAIR : HOPPER_GROUP;
     struct config_box out = {HOPPER_ROW / element_size(config->output), HOPPER_BUFFER};
 
     ret_resources->threads = tile->warps_m * 32;
     if (tile->schedule >= CONFIG_SCHEDULE_COOP)
         ret_resources->threads += loading_warps * 32;
-    ret_resources->shared_memory = ring + buffers + barriers;
+    ret_resources->shared_memory =
+        ring + buffers + barriers + (realigns ? raw_bytes(config, tile) : 0);
     ret_resources->is_persistent = tile->schedule >= CONFIG_SCHEDULE_PERSISTENT;
     ret_resources->begins_early = true;
     ret_resources->repacks = tile->copy == CONFIG_COPY_REPACK;
     /* Rows that start anywhere are for threads. */
-    if (tile->copy != CONFIG_COPY_REALIGN) {
+    if (!realigns) {
         ret_resources->box[CONFIG_BOX_A] =
             input_box(tile->m, tile->k, !config->trans_a, config->cluster_n);
         ret_resources->box[CONFIG_BOX_B] =
@@ -303,7 +318,8 @@ static const char *hopper_source(const struct config *config)
     if (config->schedule == CONFIG_SCHEDULE_TILED)
         return "entry/gemm_tiled.cu";
     if (config_is_split(config))
-        return "entry/gemm_hopper_split.cu";
+        return config->copy == CONFIG_COPY_REPACK ? "entry/gemm_hopper_split_repack.cu"
+                                                  : "entry/gemm_hopper_split.cu";
     return config->copy == CONFIG_COPY_REPACK ? "entry/gemm_hopper_repack.cu"
                                               : "entry/gemm_hopper.cu";
 }

@@ -20,10 +20,12 @@ struct whole_row {
 };
 
 /* Tiles whose K is shared, by the CTAs of a cluster or by clusters, and narrow ones (is_swapped). A
- * is mostly as stored: what has few rows seldom comes transposed. */
+ * is mostly as stored: what has few rows seldom comes transposed. Two CTAs
+ * of those that realign find room: they wait longer for each K tile. */
 struct split_row {
     uint32_t m, n, k, stages, warps_m, cluster_m, cluster_n, cluster_k;
     bool is_swapped, has_trans_a, has_wide_output;
+    enum config_copy copy;
 };
 
 /* What the plan chooses from. A cluster keeps the large tiles off the roof of the L2: its two CTAs
@@ -37,21 +39,24 @@ static const struct whole_row whole_rows[] = {
     {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_PINGPONG, false, CONFIG_COPY_TMA},
     {64, 128, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_TMA},
     {64, 64, 5, 4, 1, 1, CONFIG_SCHEDULE_COOP, true, CONFIG_COPY_TMA},
-    /* rows that start anywhere; those that realign for few uses of each input */
+    /* rows that start anywhere */
     {128, 256, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_REPACK},
     {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, CONFIG_COPY_REPACK},
-    {64, 64, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_REPACK},
-    {64, 64, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_REALIGN},
 };
 
 static const struct split_row split_rows[] = {
-    {16, 64, 128, 10, 4, 1, 1, 1, true, false, true},
-    {64, 64, 128, 6, 4, 1, 1, 1, true, false, true},
-    {128, 64, 64, 8, 4, 1, 1, 1, true, false, false},
-    {128, 64, 128, 4, 4, 1, 1, 2, true, false, false},
-    {128, 112, 64, 6, 8, 1, 1, 1, false, false, false},
-    {128, 128, 64, 5, 8, 1, 1, 2, false, false, false},
-    {128, 128, 64, 5, 8, 1, 1, 8, false, true, false},
+    {16, 64, 128, 10, 4, 1, 1, 1, true, false, true, CONFIG_COPY_TMA},
+    {64, 64, 128, 6, 4, 1, 1, 1, true, false, true, CONFIG_COPY_TMA},
+    {128, 64, 64, 8, 4, 1, 1, 1, true, false, false, CONFIG_COPY_TMA},
+    {128, 64, 128, 4, 4, 1, 1, 2, true, false, false, CONFIG_COPY_TMA},
+    {128, 112, 64, 6, 8, 1, 1, 1, false, false, false, CONFIG_COPY_TMA},
+    {128, 128, 64, 5, 8, 1, 1, 2, false, false, false, CONFIG_COPY_TMA},
+    {128, 128, 64, 5, 8, 1, 1, 8, false, true, false, CONFIG_COPY_TMA},
+    /* rows that start anywhere, in two launches or in one */
+    {16, 64, 128, 10, 4, 1, 1, 1, true, false, false, CONFIG_COPY_REPACK},
+    {64, 64, 128, 6, 4, 1, 1, 1, true, false, false, CONFIG_COPY_REPACK},
+    {16, 64, 128, 2, 4, 1, 1, 1, true, false, false, CONFIG_COPY_REALIGN},
+    {64, 64, 64, 2, 4, 1, 1, 1, true, false, false, CONFIG_COPY_REALIGN},
 };
 
 /* The lower steps of the ladder, for bf16 as A[M,K] and B[N,K]: to be measured, never planned. */
@@ -109,14 +114,14 @@ static struct row row_of_split(const struct split_row *from, enum dtype input)
         .tile =
             {
                 .input = input,
-                .copy = CONFIG_COPY_TMA,
+                .copy = from->copy,
                 .m = from->m,
                 .n = from->n,
                 .k = from->k,
                 .stages = from->stages,
                 .warps_m = from->warps_m,
                 .warps_n = 1,
-                .ctas_per_multiprocessor = 1,
+                .ctas_per_multiprocessor = from->copy == CONFIG_COPY_REALIGN ? 2 : 1,
                 .cluster_m = from->cluster_m,
                 .cluster_n = from->cluster_n,
                 .cluster_k = from->cluster_k,

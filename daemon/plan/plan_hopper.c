@@ -17,7 +17,6 @@
 
 #define FLOP_PER_CLOCK   4096.0 /* of a multiprocessor, 16-bit operands, fp32 sums */
 #define TURN_CLOCKS      370.0  /* of the loop over K tiles, however narrow they are */
-#define REALIGN_CLOCKS   1850.0 /* of the same where threads shift what they load */
 #define L2_BYTES_CLOCK   46.0   /* of a multiprocessor when all of them load */
 #define LINE             128    /* bytes; what copies move of a row at a time, too */
 #define SECTOR           32     /* bytes; what the L2 reads of a line at a time */
@@ -25,10 +24,11 @@
 #define SPLIT_SECTORS    1.8    /* and begins within a sector */
 #define STORE_BYTES_CLK  64.0   /* of a multiprocessor, from registers */
 #define LAUNCH_SECONDS   0.3e-6 /* beside the end of the one before */
-#define REPACK_SECONDS   3.2e-6 /* a launch more, and to wait for it */
+#define REPACK_SECONDS   1.8e-6 /* a launch more, beside the end of the one before */
+#define ANY_SECONDS      1.3e-6 /* stores of rows that start anywhere, after the last product */
 #define NORM             5.0
 #define EDGE_EXTENT      64     /* of D in its last tile, for which half of the products do */
-#define EDGE_SHARE       0.5    /* of a whole unit's time */
+#define EDGE_SHARE       0.4    /* of a whole unit's time, and no less than the loop's turns */
 #define FILL_CLOCKS      1500.0 /* barriers, first copies, last store */
 #define BESIDE_SHARE     0.75   /* of the products' time, of a grid that leaves room for the next */
 #define TILE_CLOCKS      300.0  /* between two tiles of a CTA, besides the store */
@@ -130,7 +130,7 @@ static double whole_units(int64_t extent, uint32_t unit)
 }
 
 /* The launch before the product's reads what it copies once, and writes it once. */
-static double repack_seconds(const struct config *config, double bytes, double hbm)
+double plan_hopper_repack(const struct config *config, double bytes, double hbm)
 {
     if (config->copy != CONFIG_COPY_REPACK || bytes == 0)
         return 0;
@@ -169,11 +169,11 @@ static double trimmed_rounds(const struct problem *problem,
     double units = divide_up(problem->m, unit_m) * divide_up(problem->n, unit_n) * batch;
     double whole = whole_units(problem->m, unit_m) * whole_units(problem->n, unit_n) * batch;
     double rest = whole / walkers - floor(whole / walkers);
-    double filled = rest > 0 ? (1 - rest) * walkers / EDGE_SHARE : 0;
+    double edge = fmax(EDGE_SHARE * tile, divide_up(problem->k, config->tile_k) * TURN_CLOCKS);
+    double filled = rest > 0 ? (1 - rest) * walkers * tile / fmax(edge, 1) : 0;
     double edges = fmax(units - whole - filled, 0);
 
-    return plan_hopper_rounds(whole / walkers, tile, powered) +
-           ceil(edges / walkers) * EDGE_SHARE * tile;
+    return plan_hopper_rounds(whole / walkers, tile, powered) + ceil(edges / walkers) * edge;
 }
 
 double plan_hopper_norm(double a, double b, double order)
@@ -236,8 +236,7 @@ static void predict_whole(const struct problem *problem,
     bool is_overlapped = stores_meanwhile(config);
     double store_rounds = is_overlapped ? fmin(rounds, 1) : rounds;
     double product = 2 * area * config->tile_k / FLOP_PER_CLOCK; /* clocks of a turn, at best */
-    double turn = fmax(together * product / loop_efficiency(config, rounds),
-                       config->copy == CONFIG_COPY_REALIGN ? REALIGN_CLOCKS : TURN_CLOCKS);
+    double turn = fmax(together * product / loop_efficiency(config, rounds), TURN_CLOCKS);
     double turns = depth / config->tile_k;
     double powered = together * turns * product / power_share(config);
     double tensor = config->copy == CONFIG_COPY_REPACK
@@ -257,8 +256,9 @@ static void predict_whole(const struct problem *problem,
     ret_plan->l2_seconds = rounds * together * load / (L2_BYTES_CLOCK / fmax(busy, 0.5)) / clock;
     ret_plan->memory_seconds =
         bytes / (hbm * HBM_EFFICIENCY) + RAMP_SECONDS * bytes / (bytes + RAMP_BYTES);
-    ret_plan->fixed_seconds =
-        LAUNCH_SECONDS + tail / clock + repack_seconds(config, ret_plan->repack_bytes, hbm);
+    ret_plan->fixed_seconds = LAUNCH_SECONDS + tail / clock +
+                              (config->copy == CONFIG_COPY_REPACK ? ANY_SECONDS : 0) +
+                              plan_hopper_repack(config, ret_plan->repack_bytes, hbm);
     ret_plan->predicted_seconds =
         norm(norm(ret_plan->tensor_seconds, ret_plan->l2_seconds), ret_plan->memory_seconds) +
         ret_plan->fixed_seconds;

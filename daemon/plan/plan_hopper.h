@@ -16,6 +16,9 @@ void plan_hopper_predict(const struct problem *problem,
                          const struct config *config,
                          const struct plan_device *device,
                          struct plan *ret_plan);
+/* What a launch that copies so many bytes of inputs first takes, of a configuration that has one.
+ */
+double plan_hopper_repack(const struct config *config, double bytes, double hbm_rate);
 /* What `rounds` of tiles take, each `tile` by itself and `powered` where power slows all down that
  * multiply: rounds in which every walker has a tile are so slow, a last one with few of them is as
  * fast as the tile. */

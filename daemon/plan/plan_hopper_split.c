@@ -17,6 +17,9 @@
 #define READ_BYTES_CLOCK 66.0   /* of a multiprocessor, when few of them load */
 #define L2_BYTES_CLOCK   46.0   /* and when all do */
 #define TURN_CLOCKS      365.0  /* of the loop over K tiles */
+#define NARROW_CLOCKS    600.0  /* of the same in the narrowest tiles that repack, as measured */
+#define REALIGN_CLOCKS   1800.0 /* of a turn where threads shift what they load */
+#define REALIGN_BYTES    12.0   /* a clock, that a multiprocessor shifts */
 #define NORM             3.2    /* of two bounds of one time */
 #define LAUNCH_SECONDS   0.85e-6
 #define FILL_CLOCKS      820.0  /* the first K tile, the last store */
@@ -90,23 +93,27 @@ static double power_share(const struct config *config)
     return config->tile_m * config->tile_n >= 128 * 192 ? 0.60 : 0.56;
 }
 
-static double k_tile_clocks(const struct config *config, double input_size)
+/* `crowd`: CTAs of a multiprocessor that share its shared memory. */
+static double k_tile_clocks(const struct config *config, double input_size, double crowd)
 {
     double bytes = span_of(config) * config->tile_k * input_size;
     double product = 2.0 * config->tile_m * config->tile_n * config->tile_k;
+    double turn =
+        config->copy == CONFIG_COPY_REPACK && config->tile_m < 64 ? NARROW_CLOCKS : TURN_CLOCKS;
 
-    return fmax(TURN_CLOCKS,
+    if (config->copy == CONFIG_COPY_REALIGN)
+        return fmax(REALIGN_CLOCKS, crowd * bytes / REALIGN_BYTES);
+    return fmax(turn,
                 fmax(bytes / READ_BYTES_CLOCK, product / (FLOP_PER_CLOCK * product_share(config))));
 }
 
-static double epilogue_clocks(const struct problem *problem,
-                              const struct config *config,
-                              const struct config_resources *resources,
-                              uint32_t splits)
+static double
+epilogue_clocks(const struct problem *problem, const struct config *config, uint32_t splits)
 {
     double area = (double)config->tile_m * config->tile_n, share = area / config->cluster_k;
-    double pairs = fmax(share / (16 * 16) / (resources->threads / 32 - 2), 1);
-    double clocks = pairs * PAIR_CLOCKS * (problem->beta != 0 ? 1.5 : 1);
+    double pairs = fmax(share / (16 * 16) / (groups_of(config) * 4), 1);
+    double clocks = pairs * PAIR_CLOCKS * (problem->beta != 0 ? 1.5 : 1) *
+                    (config->copy == CONFIG_COPY_REALIGN ? 2 : 1);
 
     if (config->cluster_k > 1)
         clocks += MEET_CLOCKS + PEER_CLOCKS * config->cluster_k +
@@ -130,16 +137,19 @@ static void predict_with(const struct problem *problem,
     double reads = tiles * all_k_tiles * config->tile_k * span_of(config) * input_size;
     double product = 2.0 * config->tile_m * config->tile_n * config->tile_k;
     struct config_resources resources;
-    double at_once, rounds, ctas_time, l2_time;
+    double multiprocessors = MAX(device->multiprocessors, 1u);
+    double at_once, rounds, crowd, ctas_time, l2_time;
 
     config_resources(config, &resources);
     at_once = clusters_at_once(config, &resources, device);
     rounds = ceil(units * splits / at_once);
-    ctas_time =
-        plan_hopper_rounds(units * splits / at_once, k_tiles * k_tile_clocks(config, input_size),
-                           k_tiles * product / FLOP_PER_CLOCK / power_share(config)) /
-        clock;
-    l2_time = reads / (L2_BYTES_CLOCK * MAX(device->multiprocessors, 1u)) / clock;
+    crowd = fmin(ceil(units * splits * config_cluster(config) / multiprocessors),
+                 resources.ctas_per_multiprocessor);
+    ctas_time = plan_hopper_rounds(units * splits / at_once,
+                                   k_tiles * k_tile_clocks(config, input_size, crowd),
+                                   k_tiles * product / FLOP_PER_CLOCK / power_share(config)) /
+                clock;
+    l2_time = reads / (L2_BYTES_CLOCK * multiprocessors) / clock;
     ret_plan->config = *config;
     ret_plan->splits = splits;
     ret_plan->tiles = tiles < 0x1p63 ? (uint64_t)tiles : UINT64_MAX;
@@ -147,8 +157,7 @@ static void predict_with(const struct problem *problem,
     ret_plan->tensor_seconds = rounds * k_tiles * product / FLOP_PER_CLOCK / clock;
     ret_plan->l2_seconds = fmax(ctas_time, l2_time);
     ret_plan->fixed_seconds =
-        LAUNCH_SECONDS +
-        (FILL_CLOCKS + rounds * epilogue_clocks(problem, config, &resources, splits)) / clock;
+        LAUNCH_SECONDS + (FILL_CLOCKS + rounds * epilogue_clocks(problem, config, splits)) / clock;
     ret_plan->predicted_seconds =
         plan_hopper_norm(ret_plan->l2_seconds, ret_plan->memory_seconds, NORM) +
         ret_plan->fixed_seconds;
@@ -164,12 +173,15 @@ void plan_hopper_split_predict(const struct problem *problem,
         device->memory_bytes_per_second > 0 ? device->memory_bytes_per_second : DEFAULT_HBM_RATE;
     uint32_t most = MIN(plan_splits_max(problem, config), SPLITS_TRIED);
     double memory = memory_bytes / (hbm * HBM_EFFICIENCY);
+    double repack = plan_hopper_repack(config, ret_plan->repack_bytes, hbm);
     struct plan best = {0};
 
     for (uint32_t splits = 1; splits <= most; splits++) {
-        struct plan candidate = {.memory_seconds = memory};
+        struct plan candidate = {.memory_seconds = memory, .repack_bytes = ret_plan->repack_bytes};
 
         predict_with(problem, config, device, splits, &candidate);
+        candidate.fixed_seconds += repack;
+        candidate.predicted_seconds += repack;
         if (splits == 1 || candidate.predicted_seconds < best.predicted_seconds)
             best = candidate;
     }

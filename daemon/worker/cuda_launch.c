@@ -121,9 +121,9 @@ static int launch_repack(const struct cuda_launch_target *target,
 {
     void *parameters[] = {repack};
     CUlaunchAttribute attribute = beside_the_end_of_the_last;
-    uint64_t ctas = (repack_chunks(repack) + GEMMD_REPACK_CHUNKS - 1) / GEMMD_REPACK_CHUNKS;
+    uint64_t turns = repack_turns(repack);
     CUlaunchConfig launch = {
-        .gridDimX = (unsigned)MIN(ctas, (uint64_t)target->multiprocessors * REPACK_CTAS),
+        .gridDimX = (unsigned)MIN(turns, (uint64_t)target->multiprocessors * REPACK_CTAS),
         .gridDimY = 1,
         .gridDimZ = 1,
         .blockDimX = GEMMD_REPACK_THREADS,

@@ -83,16 +83,15 @@ void repack_place(struct gemmd_repack *repack, uint64_t base, struct gemmd_job *
     rewrite(&repack->operand[1], base, &job->b, &job->ldb, &job->stride_b);
 }
 
-uint64_t repack_chunks(const struct gemmd_repack *repack)
+uint64_t repack_turns(const struct gemmd_repack *repack)
 {
-    uint64_t chunks = 0;
+    uint64_t turns = 0;
 
     for (int i = 0; i < GEMMD_REPACK_OPERANDS; i++) {
         const struct gemmd_repack_operand *o = &repack->operand[i];
+        int64_t chunks = o->rows * (round_up(o->columns, ROW_ALIGNMENT) / ROW_ALIGNMENT) * o->items;
 
-        chunks =
-            MAX(chunks, (uint64_t)(o->rows * (round_up(o->columns, ROW_ALIGNMENT) / ROW_ALIGNMENT) *
-                                   o->items));
+        turns += (uint64_t)(round_up(chunks, GEMMD_REPACK_CHUNKS) / GEMMD_REPACK_CHUNKS);
     }
-    return chunks;
+    return turns;
 }

@@ -13,5 +13,5 @@
 uint64_t repack_plan(const struct gemmd_job *job, struct gemmd_repack *ret_repack);
 /* Gives the scratch memory an address, on 256 bytes, and rewrites the job to read the copies. */
 void repack_place(struct gemmd_repack *repack, uint64_t base, struct gemmd_job *job);
-/* 16-byte chunks of the larger copy. */
-uint64_t repack_chunks(const struct gemmd_repack *repack);
+/* Turns of a CTA, each of GEMMD_REPACK_CHUNKS chunks of 16 bytes of one input. */
+uint64_t repack_turns(const struct gemmd_repack *repack);

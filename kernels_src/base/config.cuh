@@ -57,7 +57,6 @@ constexpr int warps_n = GEMMD_WARPS_N;
 constexpr bool copies_elements = GEMMD_COPY == 1; /* CONFIG_COPY_ELEMENT */
 constexpr bool realigns = GEMMD_COPY == 4; /* CONFIG_COPY_REALIGN */
 constexpr bool stores_anywhere = GEMMD_COPY == 3 || realigns; /* CONFIG_COPY_REPACK */
-constexpr bool trims_edges = stores_anywhere && !realigns; /* see sched/raster.cuh */
 constexpr int shared_memory = GEMMD_SHARED_MEMORY;
 constexpr int ctas_per_multiprocessor = GEMMD_CTAS_PER_MULTIPROCESSOR;
 
@@ -72,6 +71,7 @@ constexpr int cluster_n = is_swapped ? GEMMD_CLUSTER_M : GEMMD_CLUSTER_N;
 constexpr int cluster_k = GEMMD_CLUSTER_K; /* CTAs that share a tile, each a part of K */
 /* Tiles whose K may be cut, and narrow ones, leave by fragments (epi/store_fragments.cuh). */
 constexpr bool is_split = schedule == schedule_split;
+constexpr bool trims_edges = stores_anywhere && !is_split; /* see sched/raster.cuh */
 constexpr bool is_hopper = schedule >= schedule_tiled;
 /* Bias and activation: the plan gives them to no other (plan_hopper_finishes). */
 constexpr bool finishes = !is_hopper || stores_anywhere;
@@ -88,15 +88,15 @@ constexpr int warp_m = tile_m / warps_m;
 constexpr int warp_n = tile_n / warps_n;
 
 /* Hopper: warps that multiply form groups of four. Specialised schedules have one more group, whose
- * first thread loads; split configurations of one group two more warps, behind the others. Cooperative
- * groups share a tile by rows; ping-pong groups have one each. */
+ * first thread loads; split configurations of one group two more warps, behind the others, or, to
+ * realign, four. Cooperative groups share a tile by rows; ping-pong groups have one each. */
 constexpr bool is_specialized = schedule >= schedule_coop;
 constexpr bool is_pingpong = schedule == schedule_pingpong;
 constexpr int groups = warps_m * warps_n / 4;
 constexpr int group_m = is_pingpong ? tile_m : tile_m / groups;
 constexpr int sharers = cluster_m * cluster_n; /* CTAs that copy for each other */
 constexpr int cluster = sharers * cluster_k;
-constexpr int loading_warps = !is_specialized ? 0 : is_split && groups == 1 ? 2 : 4;
+constexpr int loading_warps = !is_specialized ? 0 : is_split && groups == 1 && !realigns ? 2 : 4;
 /* 168 registers a thread at launch, for three groups: 56 + 2 * 224 = 3 * 168. */
 constexpr bool moves_registers = is_specialized && groups == 2 && ctas_per_multiprocessor == 1;
 constexpr int threads = (warps_m * warps_n + loading_warps) * 32;
@@ -113,8 +113,8 @@ static_assert(!is_hopper || warps_n == 1 && warps_m % 4 == 0, "groups divide the
 static_assert(!is_hopper || group_m % 64 == 0, "wgmma has 64 rows");
 static_assert(!is_hopper || tile_k * input_size % 128 == 0, "whole rows of the 128B swizzle");
 static_assert(!is_pingpong || groups == 2, "two groups take turns");
-static_assert(!realigns || is_specialized && groups == 1 && cluster_m * cluster_n == 1,
-              "who realigns has a group for it, with many registers, and copies for itself");
+static_assert(!realigns || is_split && groups == 1 && sharers == 1,
+              "who realigns copies for itself, and leaves registers as they are");
 static_assert(sharers <= 2, "both CTAs of a cluster read what one multicasts");
 static_assert(is_split || cluster_k == 1 && !is_swapped, "others store whole tiles, as they are");
 

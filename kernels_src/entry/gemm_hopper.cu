@@ -11,7 +11,6 @@
  */
 #include "abi/job.h"
 #include "epi/way_out.cuh"
-#include "load/realign.cuh"
 #include "load/tma.cuh"
 #include "mma/wgmma.cuh"
 #include "ptx/griddepcontrol.cuh"
@@ -26,15 +25,10 @@ struct launch {
     cta_place place;
 };
 
-/* By all of the loading group; tensor copies by one thread. */
+/* By the loading group: tensor copies by one thread. */
 DEVICE void load(const launch &in)
 {
-    if constexpr (cfg::realigns) {
-        realigner loads(in.feed, in.place, in.s_base, threadIdx.x);
-
-        take_turn();
-        loads.run();
-    } else if (threadIdx.x == 0) {
+    if (threadIdx.x == 0) {
         loader loads(in.feed, in.maps, in.place, in.s_base);
 
         loads.stamp.open(GEMMD_STAMP_LOADER, true);
@@ -340,7 +334,7 @@ struct multiplier {
             if (k_tiles == 0)
                 tile.clear();
             int slot;
-            if constexpr (cfg::trims_edges && cfg::tile_n > edge_cols)
+            if constexpr (cfg::trims_edges)
                 slot = accum_from_ring_at(place_of(work, work.place()), tile, k_tiles);
             else
                 slot = accum_from_ring<cfg::tile_n>(tile, k_tiles);

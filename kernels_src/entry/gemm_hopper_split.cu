@@ -7,7 +7,7 @@
  * of the warp after that lets the next grid begin. The ring runs on into the next unit while they
  * do. Beside one group that multiplies there are these two warps: then registers suffice for all
  * without being moved, and a CTA starts sooner. Beside two it is a group, which leaves its registers
- * to them.
+ * to them. Where rows start anywhere, four warps load.
  *
  * CTAs walk the units of all jobs of their feed, times splits. What a role can know of its first
  * unit it finds out before it waits for the grid before: constants and divisions take as long as a
@@ -15,6 +15,7 @@
  */
 #include "abi/job.h"
 #include "epi/store_fragments.cuh"
+#include "load/realign.cuh"
 #include "load/tma.cuh"
 #include "mma/wgmma.cuh"
 #include "ptx/griddepcontrol.cuh"
@@ -29,6 +30,24 @@ struct launch {
     cta_place place;
 };
 
+/* By four warps. */
+DEVICE void load_by_threads(const launch &in, u32 thread)
+{
+    realigner loads(in.feed, in.place, in.s_base, thread);
+
+    if (!are_settled(in.feed.jobs[0])) {
+        /* Two such grids fit beside each other. */
+        if (2 * gridDim.x <= nsmid() * cfg::ctas_per_multiprocessor)
+            loads.prefetch();
+        griddepcontrol_wait();
+    }
+    loads.run();
+}
+
+/* Products of a K tile run on while those of the next are issued; not where a slot takes longer to
+ * fill than its products, and is given back sooner for it. */
+constexpr int products_behind = cfg::realigns ? 0 : 1;
+
 struct multiplier {
     const launch &in;
     int group;
@@ -40,7 +59,6 @@ struct multiplier {
     {
     }
 
-    /* Products of one K tile run on while those of the next are issued. */
     DEVICE void accum_from_ring(group_tile &tile, int k_tiles)
     {
         int previous = 0;
@@ -55,18 +73,23 @@ struct multiplier {
                 wgmma_wait_group<0>();
                 fault();
             }
+            /* The slot was written by threads. */
+            if (cfg::realigns)
+                fence_proxy_async_shared_cta();
             /* The same number, but the compiler sees that it is the warp's. */
             tile.accum_from_smem<cfg::tile_n>(in.s_base, (int)shfl_sync_idx((u32)at.slot, 0),
                                               group * group_tile::blocks, i > 0);
-            wgmma_wait_group<1>();
-            if (i > 0)
+            wgmma_wait_group<products_behind>();
+            if (products_behind == 0)
+                slot_release(in.s_base, at.slot, lane, in.place.first_sharer());
+            else if (i > 0)
                 slot_release(in.s_base, previous, lane, in.place.first_sharer());
             previous = at.slot;
             at.advance();
         }
         wgmma_wait_group<0>();
         tile.fence();
-        if (k_tiles > 0)
+        if (products_behind > 0 && k_tiles > 0)
             slot_release(in.s_base, previous, lane, in.place.first_sharer());
     }
 
@@ -95,6 +118,8 @@ struct multiplier {
             writer.announce(work);
             accum_from_ring(tile, k_span_of(work, in.place.rank_k).count);
             griddepcontrol_wait(); /* the grid before may read D, or write C */
+            if (cfg::realigns) /* all others have something to do, where take_turn() would wait */
+                griddepcontrol_launch_dependents();
             writer.gmem_from_accum(tile, work, to);
             has_unit = work.take();
             if (has_unit)
@@ -121,6 +146,8 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
         if (cfg::moves_registers)
             setmaxnreg_inc<224>();
         multiplier(in, (int)warp / 4, warp % 4, lane).run();
+    } else if constexpr (cfg::realigns) {
+        load_by_threads(in, threadIdx.x - smem::warps * 32);
     } else {
         if (cfg::moves_registers)
             setmaxnreg_dec<56>();

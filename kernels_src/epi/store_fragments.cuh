@@ -28,6 +28,7 @@
 #pragma once
 
 #include "epi/ops.cuh"
+#include "epi/page_elements.cuh"
 #include "epi/quad.cuh"
 #include "load/tma.cuh"
 #include "mma/wgmma.cuh"
@@ -47,8 +48,11 @@ struct fragment_place {
 
 struct fragment_writer {
     static constexpr int others = cfg::cluster_k - 1;
-    /* Chunks that leave together: no more than registers suffice for beside the others. */
-    static constexpr int at_once = min_of(smem::share, smem::share > 24 ? 4 : 8);
+    /* Chunks that leave together: no more than registers suffice for beside the others. Two CTAs of
+     * a multiprocessor have half of them each. */
+    static constexpr bool has_few_registers = cfg::ctas_per_multiprocessor > 1;
+    static constexpr int at_once =
+        min_of(smem::share, smem::share > 24 || has_few_registers ? 4 : 8);
 
     u32 s_base;
     int warp; /* of all that multiply */
@@ -256,7 +260,7 @@ struct fragment_writer {
      * back from memory. */
     template <int FIRST, int COUNT> DEVICE void sum_parts(const job_feed &work)
     {
-        constexpr int batch = smem::share <= 4 ? 16 / COUNT : 1;
+        constexpr int batch = smem::share <= 4 ? (has_few_registers ? 8 : 16) / COUNT : 1;
         u64 g_from = g_partial(work, 0), g_step = g_partial(work, 1) - g_from;
         u32 mine = work.split();
         float total[COUNT * 4] = {};
@@ -379,6 +383,7 @@ struct fragment_writer {
         constexpr int count = min_of(smem::pages * 2, END - FIRST);
         u32 s_page = smem::page(s_base, warp);
         u32 s_half = s_page + lane / 2 * smem::page_pitch + lane % 2 * 32;
+        bool is_by_elements = cfg::stores_anywhere && !page_elements::are_rows_aligned(op);
 
         bar_warp_sync(0xffffffff); /* the pages before have been read */
 #pragma unroll
@@ -392,8 +397,12 @@ struct fragment_writer {
             i64 col = to.col + chunk % block_chunks * 8;
             i64 d_row = cfg::is_swapped ? col : row, d_col = cfg::is_swapped ? row : col;
 
-            gmem_from_page(s_half + i / 2 * smem::page_size, op, d_row + lane / 2,
-                           d_col + lane % 2 * 8);
+            if (is_by_elements)
+                page_elements{op, lane}.gmem_from_page(s_page + i / 2 * smem::page_size, d_row,
+                                                       d_col);
+            else
+                gmem_from_page(s_half + i / 2 * smem::page_size, op, d_row + lane / 2,
+                               d_col + lane % 2 * 8);
         }
         if constexpr (FIRST + count < END)
             gmem_from_pairs<FIRST + count, END>(op, to);
@@ -471,7 +480,10 @@ struct fragment_writer {
 
         epilogue op(work.job(), to.item);
 
-        gmem_from_sum<0>(op, work, to,
-                         cfg::output_size == 2 && op.is_plain() && op.job.n % 8 == 0);
+        bool has_whole_chunks =
+            cfg::output_size == 2 && op.job.n % 8 == 0 &&
+            (!cfg::stores_anywhere || page_elements::are_rows_aligned(op));
+
+        gmem_from_sum<0>(op, work, to, op.is_plain() && has_whole_chunks);
     }
 };

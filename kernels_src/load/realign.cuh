@@ -1,76 +1,116 @@
 /*
- * K tiles of rows that start anywhere, from global to shared memory by the threads of the loading
- * group: aligned chunks around what is wanted, shifted in registers, stored where tensor copies
- * would have put them. For products that read their inputs so few times that a launch which copies
- * them first costs more (load/repack.cuh).
+ * K tiles of rows that start anywhere, from global to shared memory by the four warps of the
+ * loading group. Aligned chunks around what is wanted are copied asynchronously to a raw tile,
+ * several tiles ahead; when they are there, they are shifted in registers and stored where tensor
+ * copies would have put them. wgmma does not see the difference.
  *
- * Two K tiles are under way in registers: one arrives while the other is stored.
+ * Each warp has rows of its own, from the copy to the last store, so it waits for nobody but its
+ * lanes and for a free slot. A row begins at the same byte of a chunk in every K tile, for a K tile
+ * is a whole number of chunks along either side.
  *
- * `full` of a slot collects the four warps' arrivals, each behind its lanes' stores and their fence
- * towards wgmma.
+ * `full` of a slot collects the four warps' arrivals, each behind its lanes' stores. The fence
+ * towards wgmma is for those who wait: it waits for all that a thread has under way, here copies
+ * that are to take their time.
  */
 #pragma once
 
 #include "load/tma.cuh"
+#include "ptx/cp_async.cuh"
 #include "ptx/warp.cuh"
 #include "tile/chunk.cuh"
 
-constexpr int realigning_threads = 128;
-
-/* One thread's chunks of an operand's K tile: in one column of chunks, some rows apart. */
+/* The place of a lane's first chunk in the next K tile of an operand; its others lie `step` rows
+ * apart, in the same column of chunks. */
 template <typename TILE> struct realigned_operand {
-    static constexpr int rows = TILE::is_k_major ? TILE::span : cfg::tile_k;
-    static constexpr int row_chunks = TILE::is_k_major ? cfg::tile_k / 8 : TILE::span / 8;
-    static constexpr int row_step = realigning_threads / row_chunks;
-    static constexpr int count = rows / row_step;
+    typedef raw_tile<TILE> raw;
 
-    static_assert(!cfg::realigns ||
-                      row_step * row_chunks == realigning_threads && row_step * count == rows,
-                  "all threads copy alike");
+    static constexpr int step = 32 / raw::row_chunks;
+    static constexpr int count = raw::warp_rows / step;
 
-    struct chunks {
-        chunk_pair of[count];
-        int left; /* elements of the row from the first on */
-    };
+    static_assert(step * raw::row_chunks == 32 && count * step == raw::warp_rows,
+                  "lanes copy alike");
+    static_assert(raw::warp_rows <= 32, "a lane for each row's last chunk");
 
-    u64 g_first;    /* this thread's first chunk in the next K tile */
-    u64 g_row_step; /* bytes between its chunks */
-    u64 g_tile_step;
-    u32 row, chunk;
-    int rows_left, cols_left; /* from its first chunk on, in the next K tile */
+    u64 g_first;
+    u64 g_step, g_tile_step; /* bytes, from chunk to chunk and from K tile to K tile */
+    u64 g_last;              /* behind what the K tile takes of one of the warp's rows */
+    u32 warp, lane;
+    int rows_left, cols_left; /* from the warp's first row and the lane's chunk on */
+    int last_left;            /* columns from g_last on */
 
     DEVICE realigned_operand()
     {
     }
 
-    DEVICE realigned_operand(u64 g_base, i64 ld, int origin, i64 limit, i64 k_limit, u32 thread)
-        : g_row_step((u64)ld * (row_step * 2)), row(thread / row_chunks), chunk(thread % row_chunks)
+    DEVICE realigned_operand(u64 g_base, i64 ld, i64 origin, i64 limit, i64 k, i64 k_limit, u32 thread)
+        : g_step((u64)(ld * (step * 2))), warp(thread / 32), lane(thread % 32)
     {
-        i64 first_row = row + (TILE::is_k_major ? origin : 0);
-        i64 first_col = chunk * 8 + (TILE::is_k_major ? 0 : origin);
+        i64 row = (TILE::is_k_major ? origin : k) + warp * raw::warp_rows;
+        i64 col = TILE::is_k_major ? k : origin;
+        i64 row_limit = TILE::is_k_major ? limit : k_limit;
+        i64 col_limit = TILE::is_k_major ? k_limit : limit;
+        u64 g_rows = g_base + (u64)((row * ld + col) * 2);
 
-        g_first = g_base + (u64)((first_row * ld + first_col) * 2);
+        g_first = g_rows + (u64)(lane / raw::row_chunks * ld * 2) + lane % raw::row_chunks * 16;
+        g_last = g_rows + (u64)(lane * ld * 2) + raw::row_chunks * 16;
         g_tile_step = (u64)((TILE::is_k_major ? 1 : ld) * (cfg::tile_k * 2));
-        rows_left = (int)((TILE::is_k_major ? limit : k_limit) - first_row);
-        cols_left = (int)((TILE::is_k_major ? k_limit : limit) - first_col);
+        rows_left = (int)(row_limit - row);
+        cols_left = (int)(col_limit - col) - (int)(lane % raw::row_chunks * 8);
+        last_left = (int)(col_limit - col) - raw::row_chunks * 8;
     }
 
-    DEVICE void regs_from_gmem(chunks &r)
+    /* Bytes of the lane's i-th row before its first element, in a chunk. */
+    DEVICE u32 skipped(int i) const
     {
-        r.left = cols_left;
-#pragma unroll
-        for (int i = 0; i < count; i++) {
-            u64 g_chunk = g_first + (u64)i * g_row_step;
-            bool is_there = cols_left > 0 && rows_left > i * row_step;
+        return (u32)(g_first + i * g_step) & 15;
+    }
 
-            r.of[i].regs_from_gmem(g_chunk, g_chunk,
-                                   is_there ? g_chunk + (u64)(min_of(cols_left, 8) * 2) : 0);
-        }
+    DEVICE void advance()
+    {
         g_first += g_tile_step;
+        g_last += g_tile_step;
+        if (TILE::is_k_major)
+            last_left -= cfg::tile_k;
         (TILE::is_k_major ? cols_left : rows_left) -= cfg::tile_k;
     }
 
-    /* Behind the row's end there is nothing: zeros, as tensor copies give. */
+    /* The aligned chunk that g_wanted lies in, if the row has a byte in it, which `left` elements
+     * from g_wanted on say; so no page is touched that the row has no part in. */
+    DEVICE static void raw_from_gmem(u32 s_chunk, u64 g_wanted, bool has_row, int left)
+    {
+        int skipped = (int)(g_wanted & 15);
+
+        cp_async_cg_16(s_chunk, g_wanted - (u32)skipped,
+                       has_row && left * 2 + skipped > 0 ? 16 : 0);
+    }
+
+    DEVICE void raw_from_gmem(u32 s_raw) const
+    {
+        u32 s_rows = s_raw + warp * (raw::warp_rows * raw::pitch);
+        u32 row = lane / raw::row_chunks, chunk = lane % raw::row_chunks;
+
+#pragma unroll
+        for (int i = 0; i < count; i++)
+            raw_from_gmem(s_rows + (row + i * step) * raw::pitch + chunk * 16, g_first + i * g_step,
+                          (int)row + i * step < rows_left, cols_left);
+        if (lane < raw::warp_rows)
+            raw_from_gmem(s_rows + lane * raw::pitch + raw::row_chunks * 16, g_last,
+                          (int)lane < rows_left && (g_last & 15) != 0, last_left);
+    }
+
+    /* To the L2, what raw_from_gmem() will read of this K tile, a row for each lane. */
+    DEVICE void prefetch() const
+    {
+        if (lane >= raw::warp_rows || (int)lane >= rows_left)
+            return;
+#pragma unroll
+        for (int back = raw::row_chunks * 16; back >= 0; back -= 128)
+            if (last_left * 2 + back > 0)
+                prefetch_global_l2(g_last - back);
+    }
+
+    /* Behind the row's end there is nothing: zeros, as tensor copies give. Where that is not along
+     * K, it makes results that are not stored. */
     DEVICE static void cut(u32 (&r)[4], int left)
     {
 #pragma unroll
@@ -78,57 +118,73 @@ template <typename TILE> struct realigned_operand {
             r[w] = left > w * 2 + 1 ? r[w] : left > w * 2 ? r[w] & 0xffff : 0;
     }
 
-    DEVICE void smem_from_regs(u32 s_tile, const chunks &r) const
+    /* Chunks FIRST to FIRST + batch - 1 of this K tile. Loads before shifts before stores: they are
+     * each other's latency. */
+    template <int FIRST = 0> DEVICE void smem_from_raw(u32 s_tile, u32 s_raw) const
     {
-        /* Span-major tiles are blocks of 64 columns. */
-        u32 s_block = s_tile + chunk / 8 * TILE::block_size;
+        constexpr int batch = min_of(count - FIRST, 4);
+        constexpr int part = TILE::is_k_major ? TILE::row_tile_size : TILE::block_size;
+        u32 row = warp * raw::warp_rows + lane / raw::row_chunks + FIRST * step;
+        u32 chunk = lane % raw::row_chunks;
+        u32 low[batch][4], high[batch][4], r[batch][4];
 
 #pragma unroll
-        for (int i = 0; i < count; i++) {
-            u32 r_chunk[4];
+        for (int i = 0; i < batch; i++) {
+            u32 s_chunk = s_raw + (row + i * step) * raw::pitch + chunk * 16;
 
-            r.of[i].take(r_chunk);
-            cut(r_chunk, r.left);
-            st_shared_v4_u32(s_block + swizzled_offset(row + i * row_step, chunk % 8), r_chunk);
+            ld_shared_v4_u32(low[i], s_chunk);
+            ld_shared_v4_u32(high[i], s_chunk + 16);
         }
+#pragma unroll
+        for (int i = 0; i < batch; i++)
+            chunk_across(r[i], low[i], high[i], skipped(FIRST + i));
+        if (TILE::is_k_major && cols_left < 8)
+#pragma unroll
+            for (int i = 0; i < batch; i++)
+                cut(r[i], cols_left);
+#pragma unroll
+        for (int i = 0; i < batch; i++)
+            st_shared_v4_u32(s_tile + chunk / 8 * part + swizzled_offset(row + i * step, chunk % 8),
+                             r[i]);
+        if constexpr (FIRST + batch < count)
+            smem_from_raw<FIRST + batch>(s_tile, s_raw);
     }
 };
 
-/* The loading group's walk, as loader (load/tma.cuh). */
-struct realigner {
-    typedef realigned_operand<tile_a> operand_a;
-    typedef realigned_operand<tile_b> operand_b;
-
-    struct k_tile {
-        operand_a::chunks a;
-        operand_b::chunks b;
-    };
-
+/* One walk over all K tiles of all units, as loader's (load/tma.cuh). */
+struct realigner_walk {
     job_feed work;
-    u32 s_base, thread;
-    ring_position at;
-    operand_a a;
-    operand_b b;
+    cta_place place;
+    u32 thread;
+    realigned_operand<tile_a> a;
+    realigned_operand<tile_b> b;
     int k_tiles; /* of the unit that are left */
 
-    DEVICE
-    realigner(const gemmd_tensor_feed &feed, const cta_place &place, u32 in_s_base, u32 in_thread)
-        : work(feed, place.walker, place.walkers), s_base(in_s_base), thread(in_thread), k_tiles(0)
+    DEVICE realigner_walk(const gemmd_tensor_feed &feed, const cta_place &in_place, u32 in_thread)
+        : work(feed, in_place.walker, in_place.walkers), place(in_place), thread(in_thread),
+          k_tiles(0)
     {
     }
 
     DEVICE void open(const raster::place &unit)
     {
         const gemmd_job &job = work.job();
+        u64 g_a = job.a + (u64)(unit.item * job.stride_a * 2);
+        u64 g_b = job.b + (u64)(unit.item * job.stride_b * 2);
+        k_span span = k_span_of(work, place.rank_k);
+        i64 k = (i64)span.first * cfg::tile_k;
 
-        a = operand_a(job.a + (u64)(unit.item * job.stride_a * 2), job.lda, (int)unit.row, job.m,
-                      job.k, thread);
-        b = operand_b(job.b + (u64)(unit.item * job.stride_b * 2), job.ldb, (int)unit.col, job.n,
-                      job.k, thread);
-        k_tiles = k_tiles_of(job);
+        a = realigned_operand<tile_a>(cfg::is_swapped ? g_b : g_a,
+                                      cfg::is_swapped ? job.ldb : job.lda, unit.row,
+                                      cfg::is_swapped ? job.n : job.m, k, job.k, thread);
+        b = realigned_operand<tile_b>(cfg::is_swapped ? g_a : g_b,
+                                      cfg::is_swapped ? job.lda : job.ldb, unit.col,
+                                      cfg::is_swapped ? job.m : job.n, k, job.k, thread);
+        k_tiles = span.count;
     }
 
-    DEVICE bool regs_from_gmem(k_tile &r)
+    /* To a unit that has K tiles left; false when there is none. */
+    DEVICE bool find()
     {
         raster::place unit;
 
@@ -137,41 +193,87 @@ struct realigner {
                 return false;
             open(unit);
         }
-        a.regs_from_gmem(r.a);
-        b.regs_from_gmem(r.b);
-        k_tiles--;
         return true;
     }
 
-    DEVICE void smem_from_regs(const k_tile &r)
+    DEVICE void advance()
     {
+        a.advance();
+        b.advance();
+        k_tiles--;
+    }
+};
+
+/* The loading group's two walks: what is copied, and what is shifted some tiles later. */
+struct realigner {
+    u32 s_base, lane;
+    realigner_walk copies, shifts;
+    int raw_slot; /* of the next tile of either walk, for the ring of raw tiles is full */
+    ring_position at;
+    bool has_copies, has_shifts;
+
+    DEVICE
+    realigner(const gemmd_tensor_feed &feed, const cta_place &place, u32 in_s_base, u32 thread)
+        : s_base(in_s_base), lane(thread % 32), copies(feed, place, thread),
+          shifts(feed, place, thread), raw_slot(0)
+    {
+        has_copies = copies.find();
+        has_shifts = shifts.find();
+    }
+
+    /* For a CTA that has its place while the grid before this one still runs: its first K tiles
+     * come to the L2 meanwhile. */
+    DEVICE void prefetch() const
+    {
+        if (!has_copies)
+            return;
+        copies.a.prefetch();
+        copies.b.prefetch();
+    }
+
+    DEVICE void next_slot()
+    {
+        raw_slot = raw_slot + 1 < smem::raw_tiles ? raw_slot + 1 : 0;
+    }
+
+    /* A group for every K tile, and empty ones behind the last: the wait counts groups. */
+    DEVICE void raw_from_gmem()
+    {
+        if (has_copies) {
+            copies.a.raw_from_gmem(smem::raw_a(s_base, raw_slot));
+            copies.b.raw_from_gmem(smem::raw_b(s_base, raw_slot));
+            copies.advance();
+            has_copies = copies.find();
+        }
+        cp_async_commit_group();
+        next_slot();
+    }
+
+    /* The oldest raw tile to the next slot; its own is free then. */
+    DEVICE void smem_from_raw()
+    {
+        cp_async_wait_group<smem::raw_tiles - 1>();
+        bar_warp_sync(0xffffffff);
         wait_parity(smem::empty_barrier(s_base, at.slot), at.parity ^ 1);
-        a.smem_from_regs(smem::a_of_slot(s_base, at.slot), r.a);
-        b.smem_from_regs(smem::b_of_slot(s_base, at.slot), r.b);
-        fence_proxy_async_shared_cta();
-        bar_warp_sync(0xffffffffu);
-        if (thread % 32 == 0)
+        shifts.a.smem_from_raw(smem::a_of_slot(s_base, at.slot), smem::raw_a(s_base, raw_slot));
+        shifts.b.smem_from_raw(smem::b_of_slot(s_base, at.slot), smem::raw_b(s_base, raw_slot));
+        bar_warp_sync(0xffffffff);
+        if (lane == 0)
             mbarrier_arrive(smem::full_barrier(s_base, at.slot));
         at.advance();
+        shifts.advance();
+        has_shifts = shifts.find();
     }
 
     DEVICE void run()
     {
-        k_tile r[2];
-
-        if (!regs_from_gmem(r[0]))
-            return;
 #pragma unroll 1
-        for (;;) {
-            bool has_more = regs_from_gmem(r[1]);
-
-            smem_from_regs(r[0]);
-            if (!has_more)
-                return;
-            has_more = regs_from_gmem(r[0]);
-            smem_from_regs(r[1]);
-            if (!has_more)
-                return;
+        for (int i = 0; i < smem::raw_tiles; i++)
+            raw_from_gmem();
+#pragma unroll 1
+        while (has_shifts) {
+            smem_from_raw();
+            raw_from_gmem();
         }
     }
 };

@@ -75,12 +75,55 @@ struct copier {
         }
     }
 
-    DEVICE void copy(u32 cta, u32 ctas, u32 thread) const
+    /* To the L2, what gmem_from_gmem() will read. */
+    DEVICE void prefetch(u32 first) const
+    {
+#pragma unroll
+        for (u32 i = 0; i < chunks_under_way; i++)
+            if (first + i * threads < chunks)
+                prefetch_global_l2(place_of(first + i * threads).g_from);
+    }
+};
+
+/* A CTA's turns, each of chunks_at_once chunks of one operand: those of A, then those of B. */
+struct walk {
+    const gemmd_repack &what;
+    u32 turn, step, thread;
+    u32 turns_a, turns;
+
+    DEVICE walk(const gemmd_repack &of, u32 cta, u32 ctas, u32 in_thread)
+        : what(of), turn(cta), step(ctas), thread(in_thread), turns_a(turns_of(of.operand[0])),
+          turns(turns_a + turns_of(of.operand[1]))
+    {
+    }
+
+    DEVICE static u32 turns_of(const gemmd_repack_operand &operand)
+    {
+        return (copier(operand).chunks + chunks_at_once - 1) / chunks_at_once;
+    }
+
+    DEVICE copier operand() const
+    {
+        return copier(what.operand[turn < turns_a ? 0 : 1]);
+    }
+
+    DEVICE u32 first() const
+    {
+        return (turn < turns_a ? turn : turn - turns_a) * chunks_at_once + thread;
+    }
+
+    /* The first turn's, while the grid before this one still runs. */
+    DEVICE void prefetch() const
+    {
+        if (turn < turns)
+            operand().prefetch(first());
+    }
+
+    DEVICE void copy()
     {
 #pragma unroll 1
-        for (u64 first = (u64)cta * chunks_at_once; first < chunks;
-             first += (u64)ctas * chunks_at_once)
-            gmem_from_gmem((u32)first + thread);
+        for (; turn < turns; turn += step)
+            operand().gmem_from_gmem(first());
     }
 };
 

@@ -6,6 +6,12 @@
 
 #include "ptx/target.cuh"
 
+/* The line of an address, to the L2, where it stays current whoever writes it. */
+DEVICE void prefetch_global_l2(u64 g_address)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(g_address) : "memory");
+}
+
 DEVICE u8 ld_global_u8(u64 g_address)
 {
     u32 d;

@@ -31,6 +31,14 @@ DEVICE u32 ld_shared_u32(u32 s_address)
     return d;
 }
 
+DEVICE float ld_shared_f32(u32 s_address)
+{
+    float d;
+
+    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(d) : "r"(s_address) : "memory");
+    return d;
+}
+
 DEVICE double ld_shared_f64(u32 s_address)
 {
     double d;

@@ -2,6 +2,7 @@
  * All of a CTA's shared memory in the hopper family, from an address on 1024 bytes:
  *
  *   ring      stages slots, each an A tile and a B tile
+ *   raw       where rows start anywhere: tiles as they lie in memory, before they are shifted
  *   buffers   for each group of warps that multiplies, two for 64 rows x 128 bytes of D
  *   barriers  full and empty of each slot, turn of each group
  *
@@ -18,6 +19,10 @@ namespace smem
 
 constexpr int slot_size = tile_a::size + tile_b::size;
 constexpr int ring_size = cfg::stages * slot_size;
+/* One that is shifted, two that are on their way. */
+constexpr int raw_tiles = 3;
+constexpr int raw_slot_size = raw_tile<tile_a>::size + raw_tile<tile_b>::size;
+constexpr int raw_size = cfg::realigns ? raw_tiles * raw_slot_size : 0;
 constexpr int buffer_rows = 64;
 constexpr int buffer_size = buffer_rows * swizzle_row;
 constexpr int buffers_size = cfg::groups * 2 * buffer_size;
@@ -40,7 +45,7 @@ constexpr int out_size = cfg::is_split ? exchange_size : buffers_size;
 constexpr int out_barriers = cfg::is_split ? 2 * warps : cfg::groups;
 constexpr int barriers_size = (2 * cfg::stages + out_barriers) * 8;
 
-static_assert(ring_size + out_size + barriers_size == cfg::shared_memory,
+static_assert(ring_size + raw_size + out_size + barriers_size == cfg::shared_memory,
               "daemon/plan/config.c computes the same size");
 static_assert(!cfg::is_split || cfg::tile_n % 16 == 0, "chunks go by pairs");
 
@@ -54,6 +59,16 @@ DEVICE u32 b_of_slot(u32 s_base, int slot)
     return s_base + slot * slot_size + tile_a::size;
 }
 
+DEVICE u32 raw_a(u32 s_base, int slot)
+{
+    return s_base + ring_size + slot * raw_slot_size;
+}
+
+DEVICE u32 raw_b(u32 s_base, int slot)
+{
+    return raw_a(s_base, slot) + raw_tile<tile_a>::size;
+}
+
 DEVICE u32 buffer(u32 s_base, int group, int number)
 {
     return s_base + ring_size + (group * 2 + number) * buffer_size;
@@ -61,7 +76,7 @@ DEVICE u32 buffer(u32 s_base, int group, int number)
 
 DEVICE u32 full_barrier(u32 s_base, int slot)
 {
-    return s_base + ring_size + out_size + slot * 16;
+    return s_base + ring_size + raw_size + out_size + slot * 16;
 }
 
 DEVICE u32 empty_barrier(u32 s_base, int slot)
@@ -80,12 +95,12 @@ DEVICE u32 offered(u32 s_base, int warp, u32 rank, u32 owner)
 {
     u32 place = owner - (owner > rank);
 
-    return s_base + ring_size + warp * offered_size + place * share * chunk_size;
+    return s_base + ring_size + raw_size + warp * offered_size + place * share * chunk_size;
 }
 
 DEVICE u32 page(u32 s_base, int warp)
 {
-    return s_base + ring_size + warps * offered_size + warp * pages * page_size;
+    return s_base + ring_size + raw_size + warps * offered_size + warp * pages * page_size;
 }
 
 DEVICE u32 arrived_barrier(u32 s_base, int warp)

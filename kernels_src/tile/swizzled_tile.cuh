@@ -31,6 +31,16 @@ template <int SPAN, bool K_MAJOR> struct swizzled_tile {
 typedef swizzled_tile<cfg::tile_m, !cfg::trans_a> tile_a;
 typedef swizzled_tile<cfg::tile_n, cfg::trans_b> tile_b;
 
+/* The aligned chunks around a K tile whose rows start anywhere: one more in each row. With an odd
+ * number of chunks, rows begin in different banks. */
+template <typename TILE> struct raw_tile {
+    static constexpr int rows = TILE::is_k_major ? TILE::span : cfg::tile_k;
+    static constexpr int row_chunks = (TILE::is_k_major ? cfg::tile_k : TILE::span) / 8;
+    static constexpr int pitch = (row_chunks + 1) * 16;
+    static constexpr int size = rows * pitch;
+    static constexpr int warp_rows = rows / 4; /* of a warp of the loading group */
+};
+
 /* Byte offset of a 16-byte chunk, for those who read and write such rows by themselves. */
 DEVICE u32 swizzled_offset(u32 row, u32 chunk)
 {

@@ -43,8 +43,8 @@ CLASSES = [
      ["--ctas", "2"]),
     ("K by workspace", "sm90a.bf16.bf16.nt.64x64x128.s6.c1x1.split.tma.swapped", "24x64x3328",
      ["--ctas", "2", "--splits", "2", "--launches", "2"]),
-    ("repacking", "sm90a.bf16.bf16.nt.64x64x64.s8.c1x1.coop.repack", "100x63x1085", []),
-    ("realigning", "sm90a.bf16.bf16.nt.64x64x64.s8.c1x1.coop.realign", "100x63x1085", []),
+    ("repacking", "sm90a.bf16.bf16.nt.64x64x128.s6.c1x1.split.repack.swapped", "100x63x1085", []),
+    ("realigning", "sm90a.bf16.bf16.nt.64x64x64.s2.c1x1.split.realign.swapped", "100x63x1085", []),
 ]
 
 SUMMARY = re.compile(r"(?:ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard)")

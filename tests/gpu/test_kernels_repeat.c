@@ -54,7 +54,7 @@ Test(kernels_repeat, of_chains_one_to_a_multiprocessor, .timeout = 300)
 
 Test(kernels_repeat, of_chains_that_realign, .timeout = 300)
 {
-    kernel_cases_chain("sm90a.bf16.bf16.nt.64x64x64.s8.c1x1.coop.realign", 1);
+    kernel_cases_chain("sm90a.bf16.bf16.nt.64x64x64.s2.c1x1.split.realign.swapped", 1);
 }
 
 Test(kernels_repeat, of_chains_of_clusters_and_groups_in_turns, .timeout = 300)

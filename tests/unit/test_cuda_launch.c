@@ -305,6 +305,18 @@ Test(cuda_launch, starts_all_walkers_of_kernels_that_repack)
     cr_expect_eq(fake_driver_last_launch().grid, 4);
 }
 
+Test(cuda_launch, repacks_for_jobs_with_splits_too)
+{
+    struct gemmd_command command = unaligned_product();
+
+    command.body.gemm.splits = 2;
+    load_repacking();
+    cr_assert_eq(submit(&command), STATUS_OK);
+    cr_expect_eq(fake_driver_repacks(), 1);
+    cr_expect_neq(maps.of[0][GEMMD_TENSOR_A].words[0], command.body.gemm.a);
+    cr_expect_eq(fake_driver_live().scratch, 2, "copies, and a workspace");
+}
+
 Test(cuda_launch, repacks_unaligned_inputs_and_reads_the_copies)
 {
     struct gemmd_command command = unaligned_product();

@@ -359,10 +359,24 @@ Test(plan, repacks_the_inputs_of_large_products_and_says_so)
 Test(plan, shifts_what_it_loads_for_small_products_and_says_so)
 {
     struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 65, 65, 65);
-    struct plan plan = choose(&problem, aligned);
+    struct plan plan;
 
+    problem.trans_b = true;
+    plan = choose(&problem, aligned);
     cr_assert_eq(plan.config.copy, CONFIG_COPY_REALIGN);
     cr_expect_not_null(strstr(plan.reason, "threads shift what they load"), "%s", plan.reason);
+}
+
+Test(plan, repacks_and_splits_few_rows_of_a_long_k)
+{
+    struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 102, 577, 9177);
+    struct plan plan = choose(&problem, aligned);
+
+    cr_assert_eq(plan.config.copy, CONFIG_COPY_REPACK);
+    cr_expect(config_is_split(&plan.config));
+    cr_expect_gt(plan.splits, 1);
+    cr_expect_geq(plan.repack_bytes, (102 + 577) * 9177 * 2.0);
+    cr_expect_gt(plan.fixed_seconds, plan.repack_bytes * 2 / 5e12, "the copies cost something");
 }
 
 Test(plan, repacks_nothing_that_would_be_too_large)

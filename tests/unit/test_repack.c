@@ -115,3 +115,17 @@ Test(repack, copies_nothing_that_the_product_does_not_read)
     job.lda = 17;
     cr_expect_eq(repack_plan(&job, &repack), 0);
 }
+
+/* A CTA's turn is of one input: what is left of A's last one is not B's. */
+Test(repack, takes_turns_for_each_input)
+{
+    struct gemmd_repack repack;
+    struct gemmd_job job = product(9, 17, 17);
+
+    cr_assert_gt(repack_plan(&job, &repack), 0);
+    cr_expect_eq(repack_turns(&repack), 2);
+    job = product(500, 17, 17); /* three chunks a row */
+    cr_assert_gt(repack_plan(&job, &repack), 0);
+    cr_expect_eq(repack_turns(&repack),
+                 (500 * 3 + GEMMD_REPACK_CHUNKS - 1) / GEMMD_REPACK_CHUNKS + 1);
+}

@@ -4,7 +4,7 @@
 
 inline void cp_async_cg_16(u32 s_destination, u64 g_source, u32 src_size)
 {
-    machine::copy c = {host::shared(s_destination, 16), host::global(g_source, 16), src_size};
+    machine::copy c = {host::shared(s_destination, 16), host::global_input(g_source, 16), src_size};
 
     if (src_size > 16) {
         fprintf(stderr, "cp.async of %u bytes\n", src_size);

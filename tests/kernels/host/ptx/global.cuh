@@ -2,6 +2,10 @@
 
 #include "ptx/target.cuh"
 
+inline void prefetch_global_l2(u64)
+{
+}
+
 inline u8 ld_global_u8(u64 g_address)
 {
     return host::global_load<u8>(g_address);

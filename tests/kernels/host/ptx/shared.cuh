@@ -18,6 +18,11 @@ inline u32 ld_shared_u32(u32 s_address)
     return host::shared_load<u32>(s_address);
 }
 
+inline float ld_shared_f32(u32 s_address)
+{
+    return host::shared_load<float>(s_address);
+}
+
 inline double ld_shared_f64(u32 s_address)
 {
     return host::shared_load<double>(s_address);

@@ -60,13 +60,27 @@ inline void expect_turn(const char *does)
 }
 
 /* Misaligned accesses fault on a GPU, so they end the run here too. */
+inline void expect_aligned(u64 g_address, u32 size)
+{
+    if (g_address % size == 0)
+        return;
+    fprintf(stderr, "global address %llx for %u bytes\n", g_address, size);
+    abort();
+}
+
 inline u8 *global(u64 g_address, u32 size)
 {
-    if (g_address % size != 0) {
-        fprintf(stderr, "global address %llx for %u bytes\n", g_address, size);
-        abort();
-    }
+    expect_aligned(g_address, size);
     expect_turn("accesses global memory");
+    return (u8 *)g_address;
+}
+
+/* What is copied to shared memory is an input. */
+inline u8 *global_input(u64 g_address, u32 size)
+{
+    expect_aligned(g_address, size);
+    if (!machine::self.inputs_settled)
+        expect_turn("copies from global memory");
     return (u8 *)g_address;
 }
 
