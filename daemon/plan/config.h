@@ -47,7 +47,7 @@ enum config_copy {
     CONFIG_COPY_REPACK,  /* any alignment: a launch before copies inputs to rows that tensor copies
                             can read; stores of 16 bytes inside rows, of elements at their ends */
     CONFIG_COPY_REALIGN, /* any alignment, in one launch: threads load, shift and store as tensor
-                            copies would have; stores as REPACK */
+                            copies would have; D by elements where its rows start anywhere */
 };
 
 struct config {
