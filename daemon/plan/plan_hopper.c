@@ -249,8 +249,9 @@ static void predict_whole(const struct problem *problem,
     ret_plan->splits = 1;
     ret_plan->tiles = units * cluster < 0x1p63 ? (uint64_t)(units * cluster) : UINT64_MAX;
     ret_plan->wave_efficiency = units / (rounds * walkers);
-    /* Launches in a row overlap, and two of this size run side by side. */
-    if (config->copy == CONFIG_COPY_TMA && units <= floor(walkers / 2))
+    /* Launches in a row overlap, and two of this size run side by side, each on multiprocessors of
+     * its own. */
+    if (config->copy == CONFIG_COPY_TMA && units <= floor(walkers / (2 * ctas_of(config))))
         tensor *= BESIDE_SHARE;
     ret_plan->tensor_seconds = tensor / clock;
     ret_plan->l2_seconds = rounds * together * load / (L2_BYTES_CLOCK / fmax(busy, 0.5)) / clock;
