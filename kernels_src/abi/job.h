@@ -43,8 +43,8 @@ enum {
     GEMMD_JOB_HOST_C = 1u << 6,
     GEMMD_JOB_HOST_D = 1u << 7,
     GEMMD_JOB_HOST_BIAS = 1u << 8,
-    /* By the worker, of a kernel that begins beside the end of the grid before it: that one does not
-     * write A or B, which may be read at once. */
+    /* By the worker, of a kernel that begins beside the end of the grid before it: that one does
+     * not write A or B, which may be read at once. */
     GEMMD_JOB_INPUTS_SETTLED = 1u << 9,
 };
 

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CLIENT_MEMORY_UNIT (2u << 20) /* of a real device's allocations, and of the fake driver's  \
-                                       */
+/* What a real device's allocations, and the fake driver's, are multiples of. */
+#define CLIENT_MEMORY_UNIT   (2u << 20)
 #define CLIENT_MEMORY_HANDLE 64
 
 struct client_memory {
