@@ -235,7 +235,8 @@ static int run_for(struct soak *soak, double seconds, bool has_blows)
     start_clients(soak);
     for (; now < end; now = bench_now()) {
         if (is_stuck(soak)) {
-            printf("# no answers for %d s\n", STUCK_SECONDS);
+            printf("# no answers for %d s, %.0f s before the end\n", STUCK_SECONDS, end - now);
+            soak_print_unrest(soak->connection, soak->daemon.pid);
             return 1;
         }
         if (now >= soak->next_kill) {
@@ -413,10 +414,12 @@ static int run(struct soak *soak, double warmup, double seconds)
 
     r = r ? r : warm_up(soak, warmup);
     r = r ? r : weigh(soak, &start);
-    r = r ? r : run_for(soak, seconds, true);
     if (r)
         return r;
+    r = run_for(soak, seconds, true);
     print_course(soak, seconds);
+    if (r)
+        return r;
     r = weigh(soak, &end);
     if (r || compare(&start, &end) > 0)
         return 1;

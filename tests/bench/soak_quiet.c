@@ -40,6 +40,20 @@ static bool is_quiet(const struct unrest *now)
            now->jobs == 0 && now->staged_bytes == 0 && now->children == 1 + spares;
 }
 
+static void print_unrest(const struct unrest *now)
+{
+    printf("# worker %s, spare %s, %.0f clients with the bench, %.0f jobs, %.0f bytes staged, %zu "
+           "processes beside the front\n",
+           now->state, now->spare, now->clients, now->jobs, now->staged_bytes, now->children);
+}
+
+void soak_print_unrest(gemmd *connection, pid_t daemon)
+{
+    const struct unrest now = unrest_now(connection, daemon);
+
+    print_unrest(&now);
+}
+
 int soak_await_quiet(gemmd *connection, pid_t daemon)
 {
     double end = bench_now() + SOAK_QUIET_SECONDS;
@@ -49,10 +63,7 @@ int soak_await_quiet(gemmd *connection, pid_t daemon)
         (void)usleep(20000);
     if (is_quiet(&now))
         return 0;
-    printf(
-        "# the daemon is not quiet after %d s: worker %s, spare %s, %.0f clients with the bench, "
-        "%.0f jobs, %.0f bytes staged, %zu processes beside the front\n",
-        SOAK_QUIET_SECONDS, now.state, now.spare, now.clients, now.jobs, now.staged_bytes,
-        now.children);
+    printf("# the daemon is not quiet after %d s\n", SOAK_QUIET_SECONDS);
+    print_unrest(&now);
     return 1;
 }

@@ -11,3 +11,5 @@
 
 /* 0; or 1, and a line that says what is not quiet. */
 int soak_await_quiet(gemmd *connection, pid_t daemon);
+/* What it does at this moment: for a soak that stands still. */
+void soak_print_unrest(gemmd *connection, pid_t daemon);
