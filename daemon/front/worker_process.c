@@ -140,13 +140,15 @@ static void close_process(struct worker_process *worker)
     worker_handles_close(worker->handles, handles_closed);
 }
 
+/* A signal alone says nothing: the front's own, for patience that ended, are told from others'. */
 static void describe_death(struct worker_process *worker, int64_t status, int signal_number)
 {
-    const char *lost = worker->is_lost && worker->lost.status != STATUS_OK ? worker->lost.message
-                                                                           : "no reason given";
+    bool has_reason = worker->is_lost && worker->lost.status != STATUS_OK;
+    const char *lost = has_reason ? worker->lost.message : "no reason given";
 
     if (signal_number != 0)
-        (void)snprintf(worker->died_of, sizeof(worker->died_of), "signal %d", signal_number);
+        (void)snprintf(worker->died_of, sizeof(worker->died_of), "signal %d%s%.200s", signal_number,
+                       has_reason ? ", " : "", has_reason ? lost : "");
     else
         (void)snprintf(worker->died_of, sizeof(worker->died_of), "status %" PRId64 ", %.200s",
                        status, lost);

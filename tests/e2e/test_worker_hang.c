@@ -77,6 +77,8 @@ Test(worker_hang, is_killed_and_its_job_done_again)
     cr_expect_eq(gemmd_wait(connection, job, -1, NULL), GEMMD_OK);
     cr_expect_eq(test_status_number(connection, "worker", "deaths"), 1);
     cr_expect(test_daemon_logged(&daemon_, "state=overdue"));
+    cr_expect(test_daemon_logged(&daemon_, "m=2000 n=2000 k=2000"));
+    cr_expect(test_daemon_logged(&daemon_, "signal 9, a job hangs"));
 }
 
 /* Its heart is looked for ten times a second, so a client waits for well under a second more than a
@@ -96,6 +98,7 @@ Test(worker_hang, of_a_gpu_is_noticed_within_a_second)
     (void)clock_gettime(CLOCK_MONOTONIC, &ended);
     cr_expect_eq(test_status_number(connection, "worker", "deaths"), 1);
     cr_expect_leq(ended.tv_sec - begun.tv_sec, 3);
+    cr_expect(test_daemon_logged(&daemon_, "signal 9, the worker hangs: its heart stopped"));
 }
 
 /* Nothing is computed, so no limit of a job ends it. */
