@@ -5,6 +5,7 @@
  */
 #include "handlers.h"
 
+#include "../core/clock.h"
 #include "../core/error.h"
 #include "server.h"
 

@@ -6,6 +6,7 @@
  */
 #include "handlers.h"
 
+#include "../core/clock.h"
 #include "../core/error.h"
 #include "server.h"
 

@@ -1,5 +1,6 @@
 #include "copies.h"
 
+#include "../core/clock.h"
 #include "../core/error.h"
 #include "server.h"
 

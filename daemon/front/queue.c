@@ -1,5 +1,6 @@
 #include "queue_internal.h"
 
+#include "../core/clock.h"
 #include "../core/log.h"
 
 #include <inttypes.h>

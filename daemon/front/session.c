@@ -1,5 +1,6 @@
 #include "session.h"
 
+#include "../core/clock.h"
 #include "../core/error.h"
 #include "../core/log.h"
 #include "../limits.h"

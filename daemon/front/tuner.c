@@ -1,5 +1,6 @@
 #include "tuner.h"
 
+#include "../core/clock.h"
 #include "../core/error.h"
 #include "../core/log.h"
 #include "handlers.h"

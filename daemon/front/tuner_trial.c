@@ -3,6 +3,7 @@
  */
 #include "tuner.h"
 
+#include "../core/clock.h"
 #include "../core/error.h"
 #include "server.h"
 

@@ -1,5 +1,6 @@
 #include "worker_internal.h"
 
+#include "../core/clock.h"
 #include "../core/error.h"
 #include "../core/log.h"
 

@@ -184,8 +184,6 @@ void worker_start(struct worker_process *worker);
 void worker_close(struct worker_process *worker);
 void worker_deinit(struct worker_process *worker);
 
-uint64_t clock_now_ns(void); /* CLOCK_MONOTONIC, as in completions */
-
 bool worker_is_ready(const struct worker_process *worker);
 /* False while it would take a start to replace this worker, and a spare is about to stand by: what
  * may well take the worker with it can wait for that. */

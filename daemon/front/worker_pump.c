@@ -7,21 +7,13 @@
  */
 #include "worker_internal.h"
 
-#include <time.h>
+#include "../core/clock.h"
 
 /* With fewer, a spinner takes the processor that the worker or the client needs. */
 #define SPIN_PROCESSORS 4
 
 /* A job that runs longer than this is not worth a processor: its wake-up is below 2 %. */
 #define SPIN_JOB_NS 1000000u
-
-uint64_t clock_now_ns(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 bool worker_pump_drain(struct worker_process *worker)
 {

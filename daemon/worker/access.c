@@ -119,9 +119,14 @@ void accesses_of(const struct gemmd_command *command, struct accesses *ret_acces
     }
 }
 
+static bool access_overlaps(const struct access *a, const struct access *b)
+{
+    return a->begin < b->end && b->begin < a->end;
+}
+
 static bool access_conflicts(const struct access *a, const struct access *b)
 {
-    return (a->is_write || b->is_write) && a->begin < b->end && b->begin < a->end;
+    return (a->is_write || b->is_write) && access_overlaps(a, b);
 }
 
 bool access_touches_inputs(const struct access *access, const struct gemmd_job *job)
@@ -135,7 +140,7 @@ bool access_touches_inputs(const struct access *access, const struct gemmd_job *
         add_matrix(&read, &b, job->batch, false);
     }
     for (size_t i = 0; i < read.count; i++)
-        touches |= access->begin < read.of[i].end && read.of[i].begin < access->end;
+        touches |= access_overlaps(access, &read.of[i]);
     return touches;
 }
 

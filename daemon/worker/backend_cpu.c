@@ -7,6 +7,8 @@
  * own daemon's jobs wait for that, and a thread for it would cost every small product two wake-ups.
  */
 #include "backend.h"
+
+#include "../core/clock.h"
 #include "blas.h"
 #include "cpu_gemm.h"
 #include "cpu_memory.h"
@@ -15,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static_assert((int)CPU_MEMORY_E_REFUSED == (int)BACKEND_E_FAULT, "returned as it is");
@@ -68,14 +69,6 @@ static void cpu_unload(struct backend *backend, uint64_t kernel)
     (void)kernel;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void *pointer(gemmd_u64 address)
 {
     return (void *)(uintptr_t)address;
@@ -106,9 +99,9 @@ static int cpu_submit(struct backend *backend, const struct gemmd_command *comma
     struct backend_cpu *cpu = backend_cpu(backend);
 
     assert(!cpu->has_finished);
-    cpu->finished = (struct gemmd_completion){.job = command->job, .started_ns = now_ns()};
+    cpu->finished = (struct gemmd_completion){.job = command->job, .started_ns = clock_now_ns()};
     cpu->finished.status = (gemmd_u32)execute(cpu, command);
-    cpu->finished.finished_ns = now_ns();
+    cpu->finished.finished_ns = clock_now_ns();
     cpu->has_finished = true;
     return 0;
 }

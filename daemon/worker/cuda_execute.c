@@ -1,4 +1,5 @@
 #include "cuda_execute.h"
+#include "../core/clock.h"
 #include "../core/error.h"
 #include "../core/log.h"
 #include "cuda_launch.h"
@@ -6,14 +7,6 @@
 
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 int cuda_execute_init(struct cuda_execute *execute,
                       const struct driver *driver,
@@ -351,7 +344,7 @@ int cuda_execute_submit(struct cuda_execute *execute, const struct gemmd_command
     uint32_t others;
     assert(cuda_execute_pending(execute) < CUDA_EXECUTE_DEPTH);
     *entry = (struct cuda_execute_entry){.job = command->job,
-                                         .started_ns = now_ns(),
+                                         .started_ns = clock_now_ns(),
                                          .is_quick = command->is_quick,
                                          .status = STATUS_OK};
     if (is_streamed(command))
@@ -441,7 +434,7 @@ int cuda_execute_reap(struct cuda_execute *execute, struct gemmd_completion *ret
         .job = entry->job,
         .status = entry->status,
         .started_ns = entry->started_ns,
-        .finished_ns = now_ns(),
+        .finished_ns = clock_now_ns(),
     };
     while (execute->reaped < execute->submitted && entry_at(execute, execute->reaped)->is_reaped)
         execute->reaped++;

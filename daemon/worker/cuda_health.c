@@ -1,10 +1,9 @@
 #include "cuda_health.h"
 
+#include "../core/clock.h"
 #include "../core/error.h"
 #include "../core/log.h"
 #include "cuda_lane.h"
-
-#include <time.h>
 
 /* How long a faulted device may go unnoticed by a worker that waits. One query costs about 1 us. */
 #define ASK_INTERVAL_NS 200000
@@ -15,13 +14,6 @@
 /* A beat takes 0.1 ms, the time slices of other processes some milliseconds; after a fault of one
  * of those the device stands still, but its report comes with the end of that. */
 #define BEAT_NS 100000000
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 int cuda_health_init(struct cuda_health *health,
                      const struct driver *driver,
@@ -130,7 +122,7 @@ await_beats(struct cuda_health *health, const struct cuda_health_waiting *oldest
 
 int cuda_health_look(struct cuda_health *health, const struct cuda_health_waiting *oldest)
 {
-    uint64_t now = now_ns();
+    uint64_t now = clock_now_ns();
     int r = ask(health, oldest->stream, now);
 
     if (r < 0)

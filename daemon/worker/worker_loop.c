@@ -10,6 +10,7 @@
  */
 #include "worker_loop.h"
 
+#include "../core/clock.h"
 #include "../core/error.h"
 #include "../core/log.h"
 #include <inttypes.h>
@@ -31,14 +32,6 @@
 #define LOOP_BURST         4      /* commands between two looks at what has finished */
 #define LOOP_SEND_WAIT_MS  100    /* between two heartbeats while the front does not read */
 #define LOOP_CUBIN_MAX     (256u << 20) /* bytes: a thousand times the largest cubin there is */
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void relax(void)
 {
@@ -198,7 +191,7 @@ static int messages_take(struct worker_loop *loop)
             return error_fold(r);
         else if ((r = message_handle(loop, &message, &fd)) < 0)
             return error_trace(r);
-        loop->active_ns = now_ns();
+        loop->active_ns = clock_now_ns();
     }
     return 0;
 }
@@ -265,7 +258,7 @@ static bool is_hot(const struct worker_loop *loop)
     const bool is_busy = loop->backend->operations->pending(loop->backend) > 0;
 
     return loop->may_spin &&
-           now_ns() - loop->active_ns < (is_busy ? LOOP_SPIN_BUSY_NS : LOOP_SPIN_NS);
+           clock_now_ns() - loop->active_ns < (is_busy ? LOOP_SPIN_BUSY_NS : LOOP_SPIN_NS);
 }
 
 /* Sleeps until a command, a message, or, with work on the device, the end of the pause. A device
@@ -310,7 +303,7 @@ int worker_loop_run(struct worker_loop *loop, struct fault *ret_fault)
 
         r = turn(loop, &progress);
         if (progress) {
-            loop->active_ns = now_ns();
+            loop->active_ns = clock_now_ns();
             loop->pause_ns = LOOP_PAUSE_STEP_NS;
         } else if (r == 0 && (is_hot(loop) || operations->is_eager(loop->backend))) {
             relax();

@@ -3,6 +3,8 @@
  */
 #include "queue_fixture.h"
 
+#include "../../daemon/core/clock.h"
+
 TestSuite(queue, .init = start, .fini = stop, .timeout = 30);
 
 Test(queue, jobs_that_touch_the_same_memory_keep_their_order)
