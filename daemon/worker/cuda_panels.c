@@ -91,12 +91,18 @@ wait_for(const struct cuda_panels *panels, CUstream stream, CUevent event, struc
     return cu_try(panels->driver, ret_fault, StreamWaitEvent, stream, event, CU_EVENT_WAIT_DEFAULT);
 }
 
-/* All steps below `end` are computed: the last one of each of the two lanes is. */
-static int
-after_computed(struct cuda_panels *panels, CUstream stream, uint64_t end, struct fault *ret_fault)
+/* Those steps of the product are computed that read what a panel comes to lie over: the last one of
+ * each of the two lanes is. Where nothing lay, the product before may still be computed. */
+static int after_readers(struct cuda_panels *panels,
+                         CUstream stream,
+                         const struct panel_load *load,
+                         struct fault *ret_fault)
 {
+    uint64_t end = panels->first + load->after;
     int r = 0;
 
+    if (load->after == 0)
+        return 0;
     for (uint64_t back = 1; back <= 2 && panels->done + back <= end && !r; back++)
         r = wait_for(panels, stream, step_at(panels, end - back)->computed, ret_fault);
     return r;
@@ -261,7 +267,7 @@ copy_in(struct cuda_panels *panels, const struct panel_step *step, struct fault 
     for (int i = 0; i < step->loads && !r; i++) {
         struct cuda_box box = panel_box(panels, step, &step->load[i]);
 
-        r = after_computed(panels, stream, panels->first + step->load[i].after, ret_fault);
+        r = after_readers(panels, stream, &step->load[i], ret_fault);
         if (!r)
             r = cuda_box_copy(panels->driver, stream, CUDA_BOX_TO_DEVICE, &box, ret_fault);
     }

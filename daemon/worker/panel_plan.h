@@ -95,7 +95,8 @@ struct panel_load {
     int axis;           /* 0: A, 1: B */
     int64_t begin, end; /* rows of op(A), columns of op(B) */
     uint64_t offset;    /* in the scratch memory */
-    uint64_t after;     /* all steps before this one are computed: they read what was there */
+    uint64_t after;     /* all steps of the product before this one are computed: they read what was
+                           there; 0: nothing was */
 };
 
 /* Panels to be copied in, and the block that is computed from them and earlier ones. */

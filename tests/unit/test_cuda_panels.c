@@ -223,6 +223,35 @@ Test(cuda_panels, copies_in_kernels_and_copies_out_are_under_way_together)
     close_clean();
 }
 
+/* Or the bus would stand still at every end of a product, for as long as its last panels compute.
+ */
+Test(cuda_panels, a_product_comes_in_while_the_one_before_it_is_computed)
+{
+    enum { PRODUCTS = 4 };
+
+    struct scene scenes[PRODUCTS];
+
+    gpu->scratch = (uint64_t)1 << 28;
+    fake_driver_lazy(1);
+    for (uint64_t i = 0; i < PRODUCTS; i++) {
+        scenes[i] = scene_make(&square);
+        scenes[i].job.flags |= HOST_FLAGS;
+        submit(i + 1, &scenes[i].job);
+    }
+    for (int i = 0; i < PRODUCTS; i++)
+        (void)wait_for_one();
+    cr_expect(fake_driver_awaited(CUDA_LANE_PANELS_IN) & 1u << CUDA_LANE_STREAM,
+              "for the end of the product that had the same scratch memory");
+    cr_expect_eq(fake_driver_awaited(CUDA_LANE_PANELS_IN) &
+                     (1u << CUDA_LANE_PANELS_0 | 1u << CUDA_LANE_PANELS_1),
+                 0);
+    for (int i = 0; i < PRODUCTS; i++) {
+        check(&scenes[i], &square);
+        scene_free(&scenes[i]);
+    }
+    close_clean();
+}
+
 Test(cuda_panels, no_more_is_queued_than_the_driver_holds)
 {
     struct scene scene = scene_make(&square);
