@@ -76,7 +76,8 @@ struct group_tile {
     /* Products of one K tile, as one group of wgmma, of the tile's first COLS columns. first_block:
      * of the group's rows in the tile. keeps: 0 when the accumulators hold nothing yet. beside():
      * what else there is to do, once the first products have been issued; the others are accepted
-     * as these end, so there is time. */
+     * as these end, so there is time. No fence here: between products sums are nobody's, and for the
+     * compiler a fence is as much work as a product. */
     template <int COLS, typename BESIDE>
     DEVICE void
     accum_from_smem(u32 s_base, int slot, int first_block, u32 keeps, const BESIDE &beside)
@@ -85,7 +86,6 @@ struct group_tile {
                     first_block * operand_a::step_block;
         u32 low_b = operand_b::low_word(smem::b_of_slot(s_base, slot));
 
-        fence();
         wgmma_fence();
 #pragma unroll
         for (int slice = 0; slice < slices; slice++) {
@@ -99,7 +99,6 @@ struct group_tile {
                 beside();
         }
         wgmma_commit_group();
-        fence();
     }
 
     template <int COLS>
