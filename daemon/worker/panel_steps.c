@@ -106,20 +106,27 @@ static int64_t even(int64_t extent, int64_t most, int64_t unit)
     return least(divide_up(each, unit) * unit, extent);
 }
 
-/* Blocks of the extents to be computed, as near to squares as these allow. A unit fits into a slot,
- * and padded rows of a block are no longer than those of whole units, so `high` is at least one. */
+/* Blocks of the extents to be computed: whole rows of D where those lie without a gap at the
+ * client's, since strided copies out take from the bus what comes in, else as near to squares as
+ * the extents allow. A unit fits into a slot, and padded rows of a block are no longer than those
+ * of whole units, so `high` is at least one. */
 static void choose_block(struct panel_cursor *cursor)
 {
     const struct panel_plan *plan = cursor->plan;
     int64_t rows = cursor->last[0] - cursor->first[0], columns = cursor->last[1] - cursor->first[1];
     int64_t unit_rows = plan->axis[0].unit, unit_columns = plan->axis[1].unit;
     int64_t elements = (int64_t)(plan->block_size / plan->block_element);
-    int64_t wide = MAX(square_root(elements), elements / rows), high;
+    int64_t wide = MAX(square_root(elements), elements / rows);
+    int64_t high = (int64_t)(plan->block_size / pitch_of(plan, columns));
 
     cursor->block[0] = rows;
     cursor->block[1] = columns;
-    if (rows <= (int64_t)(plan->block_size / pitch_of(plan, columns)))
+    if (rows <= high)
         return;
+    if (columns == plan->dense_columns && high >= unit_rows) {
+        cursor->block[0] = even(rows, cut_down(high, unit_rows), unit_rows);
+        return;
+    }
     wide = cut_down(least(wide, elements / least(rows, unit_rows)), unit_columns);
     wide = even(columns, MAX(wide, unit_columns), unit_columns);
     high = (int64_t)(plan->block_size / pitch_of(plan, wide));
