@@ -1,7 +1,8 @@
 /*
  * Compile: the first configuration of each kind that the plan can name, never seen (NVRTC in this
  * process, warm library) and from disk (a new cache object on the same directory, so nothing comes
- * from its memory). NVRTC's own start is a row of its own: a compile child pays it once.
+ * from its memory). NVRTC's own start is a row of its own: a compile child pays it once. --all
+ * takes every configuration, --kernels the files of a directory.
  */
 #include "bench.h"
 
@@ -20,6 +21,8 @@ struct setting {
     struct compiler_identity identity;
     char directory[64];
     size_t count;
+    double medians[CONFIG_LIST_MAX]; /* ms, of the configurations so far */
+    size_t medians_count;
 };
 
 static double compile(struct setting *s, const struct config *config, struct cubin *ret_cubin)
@@ -80,13 +83,23 @@ static int row(struct setting *s, const struct config *config)
             loads.values[i] = from_disk(s, &key) * 1e3;
         r = r || loads.values[i] < 0;
     }
-    if (!r)
+    if (!r) {
+        s->medians[s->medians_count++] = samples_median(&compiles);
         printf("compile,%s,%.1f,%.3f,%zu,%u,%u\n", text, samples_median(&compiles),
                samples_median(&loads), cubin.size, cubin.registers, cubin.spill_bytes);
+    }
     cubin_deinit(&cubin);
     free(compiles.values);
     free(loads.values);
     return r;
+}
+
+static void print_spread(struct setting *s)
+{
+    struct samples medians = {.values = s->medians, .count = s->medians_count};
+    printf("measurement,configurations,p50_ms,p90_ms,max_ms\n");
+    printf("compile-spread,%zu,%.1f,%.1f,%.1f\n", medians.count, samples_median(&medians),
+           samples_percentile(&medians, 90), samples_percentile(&medians, 100));
 }
 
 static void remove_directory(const char *path)
@@ -114,8 +127,8 @@ int bench_compile(int argc, char **argv)
     if (n == 0 || s.count == 0 || !mkdtemp(s.directory))
         return EXIT_USAGE;
     int r = nvrtc_new(&s.nvrtc, &fault);
-    if (r || sources_open(&s.sources, NULL)) {
-        fprintf(stderr, "gemmd-bench: %s\n", r ? fault.message : "no embedded kernels");
+    if (r || sources_open(&s.sources, bench_option(argc, argv, "--kernels", NULL))) {
+        fprintf(stderr, "gemmd-bench: %s\n", r ? fault.message : "no kernel files");
         remove_directory(s.directory);
         return r ? EXIT_ABSENT : 1;
     }
@@ -129,8 +142,11 @@ int bench_compile(int argc, char **argv)
     /* one of the four transpositions of each, or of as many as asked for, spread over the list */
     size_t wanted = (size_t)bench_option_number(argc, argv, "--configurations", CONFIG_LIST_MAX);
     size_t step = 4 * ((n / 4 + wanted - 1) / MAX(wanted, 1u));
-    for (size_t i = 0; i < n && !r; i += MAX(step, 4u))
+    step = bench_flag(argc, argv, "--all") ? 1 : MAX(step, 4u);
+    for (size_t i = 0; i < n && !r; i += step)
         r = row(&s, &configs[i]);
+    if (!r)
+        print_spread(&s);
     sources_deinit(&s.sources);
     nvrtc_free(s.nvrtc);
     remove_directory(s.directory);
