@@ -30,20 +30,6 @@ struct launch {
     cta_place place;
 };
 
-/* By four warps. */
-DEVICE void load_by_threads(const launch &in, u32 thread)
-{
-    realigner loads(in.feed, in.place, in.s_base, thread);
-
-    if (!are_settled(in.feed.jobs[0])) {
-        /* Two such grids fit beside each other. */
-        if (2 * gridDim.x <= nsmid() * cfg::ctas_per_multiprocessor)
-            loads.prefetch();
-        griddepcontrol_wait();
-    }
-    loads.run();
-}
-
 /* Products of a K tile run on while those of the next are issued; not where a slot takes longer to
  * fill than its products, and is given back sooner for it. */
 constexpr int products_behind = cfg::realigns ? 0 : 1;
@@ -106,24 +92,22 @@ struct multiplier {
     {
         job_feed work(in.feed, in.place.walker, in.place.walkers);
         fragment_writer writer(in.s_base, group * 4 + (int)warp, lane, in.place);
-        bool has_unit = work.take();
-        fragment_place to = place_of(work);
+        bool is_first = true;
 
-        /* Here, and not in the ring, whose waits have a limit; or for the workspace. */
-        if (!are_settled(in.feed.jobs[0]) || work.splits > 1)
-            griddepcontrol_wait();
-        while (has_unit) {
+        while (work.take()) {
+            fragment_place to = place_of(work);
             group_tile tile;
 
+            /* Here, and not in the ring, whose waits have a limit; or for the workspace. */
+            if (is_first && (!are_settled(in.feed.jobs[0]) || work.splits > 1))
+                griddepcontrol_wait();
+            is_first = false;
             writer.announce(work);
             accum_from_ring(tile, k_span_of(work, in.place.rank_k).count);
             griddepcontrol_wait(); /* the grid before may read D, or write C */
             if (cfg::realigns) /* all others have something to do, where take_turn() would wait */
                 griddepcontrol_launch_dependents();
             writer.gmem_from_accum(tile, work, to);
-            has_unit = work.take();
-            if (has_unit)
-                to = place_of(work);
         }
     }
 };
@@ -147,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
             setmaxnreg_inc<224>();
         multiplier(in, (int)warp / 4, warp % 4, lane).run();
     } else if constexpr (cfg::realigns) {
-        load_by_threads(in, threadIdx.x - smem::warps * 32);
+        realigner(feed, in.place, in.s_base, threadIdx.x - smem::warps * 32).run();
     } else {
         if (cfg::moves_registers)
             setmaxnreg_dec<56>();

@@ -204,49 +204,46 @@ struct realigner_walk {
     }
 };
 
-/* The loading group's two walks: what is copied, and what is shifted some tiles later. */
+/* The loading group's two walks: what is copied, and what is shifted some tiles later. Each looks for
+ * its next unit in one place: there are divisions behind it, a hundred instructions and more. */
 struct realigner {
     u32 s_base, lane;
     realigner_walk copies, shifts;
     int raw_slot; /* of the next tile of either walk, for the ring of raw tiles is full */
     ring_position at;
-    bool has_copies, has_shifts;
+    bool is_settled; /* what the grid before this one writes is no input, or it has ended */
 
     DEVICE
     realigner(const gemmd_tensor_feed &feed, const cta_place &place, u32 in_s_base, u32 thread)
         : s_base(in_s_base), lane(thread % 32), copies(feed, place, thread),
-          shifts(feed, place, thread), raw_slot(0)
+          shifts(feed, place, thread), raw_slot(0), is_settled(are_settled(feed.jobs[0]))
     {
-        has_copies = copies.find();
-        has_shifts = shifts.find();
     }
 
-    /* For a CTA that has its place while the grid before this one still runs: its first K tiles
-     * come to the L2 meanwhile. */
-    DEVICE void prefetch() const
+    /* With the first K tiles known. A CTA that has its place while the grid before still runs has
+     * them fetched to the L2 meanwhile, where two such grids fit beside each other. */
+    DEVICE void settle()
     {
-        if (!has_copies)
-            return;
-        copies.a.prefetch();
-        copies.b.prefetch();
-    }
-
-    DEVICE void next_slot()
-    {
-        raw_slot = raw_slot + 1 < smem::raw_tiles ? raw_slot + 1 : 0;
+        if (2 * gridDim.x <= nsmid() * cfg::ctas_per_multiprocessor) {
+            copies.a.prefetch();
+            copies.b.prefetch();
+        }
+        griddepcontrol_wait();
+        is_settled = true;
     }
 
     /* A group for every K tile, and empty ones behind the last: the wait counts groups. */
     DEVICE void raw_from_gmem()
     {
-        if (has_copies) {
+        if (copies.find()) {
+            if (!is_settled)
+                settle();
             copies.a.raw_from_gmem(smem::raw_a(s_base, raw_slot));
             copies.b.raw_from_gmem(smem::raw_b(s_base, raw_slot));
             copies.advance();
-            has_copies = copies.find();
         }
         cp_async_commit_group();
-        next_slot();
+        raw_slot = raw_slot + 1 < smem::raw_tiles ? raw_slot + 1 : 0;
     }
 
     /* The oldest raw tile to the next slot; its own is free then. */
@@ -262,17 +259,15 @@ struct realigner {
             mbarrier_arrive(smem::full_barrier(s_base, at.slot));
         at.advance();
         shifts.advance();
-        has_shifts = shifts.find();
     }
 
+    /* The first turns copy only, until the ring of raw tiles is full. */
     DEVICE void run()
     {
 #pragma unroll 1
-        for (int i = 0; i < smem::raw_tiles; i++)
-            raw_from_gmem();
-#pragma unroll 1
-        while (has_shifts) {
-            smem_from_raw();
+        for (int to_fill = smem::raw_tiles; to_fill > 0 || shifts.find(); to_fill -= to_fill > 0) {
+            if (to_fill == 0)
+                smem_from_raw();
             raw_from_gmem();
         }
     }

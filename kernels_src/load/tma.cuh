@@ -229,7 +229,7 @@ struct loader {
         return k < k_end;
     }
 
-    /* The next K tile of whatever unit; false after the last one. */
+    /* The next K tile of whatever unit; false after the last one. For who loads in passing. */
     DEVICE bool advance()
     {
         return smem_from_gmem() || next_unit();
@@ -238,15 +238,18 @@ struct loader {
     /* All of the walk. */
     DEVICE void run()
     {
-        bool has_more = next_unit();
+        bool is_settled = are_settled(work.jobs[0]);
 
-        if (!are_settled(work.jobs[0])) {
-            /* Two such grids fit beside each other; what is repacked is not there yet. */
-            if (!cfg::is_split && !cfg::stores_anywhere && has_more && 2 * gridDim.x <= nsmid())
-                prefetch();
-            griddepcontrol_wait();
+        while (next_unit()) {
+            if (!is_settled) {
+                /* Two such grids fit beside each other; what is repacked is not there yet. */
+                if (!cfg::is_split && !cfg::stores_anywhere && 2 * gridDim.x <= nsmid())
+                    prefetch();
+                griddepcontrol_wait();
+                is_settled = true;
+            }
+            while (smem_from_gmem())
+                ;
         }
-        while (has_more)
-            has_more = advance();
     }
 };
