@@ -36,8 +36,8 @@ struct direct_writer {
                     r[i] = pack_pair(op.plain(r_pair[0]), op.plain(r_pair[1]));
                 }
                 quad_transpose(r, lane);
-                if (rows_left > half * 8 && cols_left > col)
-                    st_global_cs_v4_u32(g_chunk + half * pitch + col * cfg::output_size, r);
+                st_global_cs_v4_u32_if(rows_left > half * 8 && cols_left > col,
+                                       g_chunk + half * pitch + col * cfg::output_size, r);
             }
         if constexpr (cfg::tile_n % 32 != 0)
             gmem_from_last_columns(r_accum, op, g_chunk, pitch, rows_left, cols_left);
@@ -64,10 +64,10 @@ struct direct_writer {
             r[i] = pack_pair(op.plain(r_pair[0]), op.plain(r_pair[1]));
         }
         quad_transpose(r, lane);
-        if (rows_left > (is_lower ? 8 : 0) && cols_left > col - back)
-            st_global_cs_v4_u32(g_chunk + (is_lower ? pitch : 0) +
-                                    (u64)((col - back) * cfg::output_size),
-                                r);
+        st_global_cs_v4_u32_if(rows_left > (is_lower ? 8 : 0) && cols_left > col - back,
+                               g_chunk + (is_lower ? pitch : 0) +
+                                   (u64)((col - back) * cfg::output_size),
+                               r);
     }
 
     /* By whole warps. */

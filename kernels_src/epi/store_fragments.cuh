@@ -440,9 +440,9 @@ struct fragment_writer {
                         r[half * 2 + c] = pair;
                 }
             quad_transpose(r, lane);
-            if (i < owned() && d_row < job.m && d_col < job.n)
-                st_global_cs_v4_u32(
-                    element_address(job.d, op.item * job.stride_d + d_row * job.ldd + d_col), r);
+            st_global_cs_v4_u32_if(
+                i < owned() && d_row < job.m && d_col < job.n,
+                element_address(job.d, op.item * job.stride_d + d_row * job.ldd + d_col), r);
         }
     }
 

@@ -67,11 +67,16 @@ DEVICE void st_global_u64(u64 g_address, u64 b)
     asm volatile("st.global.u64 [%0], %1;" ::"l"(g_address), "l"(b) : "memory");
 }
 
-/* In lines that the L2 gives up before others. */
-DEVICE void st_global_cs_v4_u32(u64 g_address, const u32 (&b)[4])
+/* In lines that the L2 gives up before others. Where `is_wanted`, by a predicate: a branch for each
+ * store of a tile is more work for the compiler than the store. */
+DEVICE void st_global_cs_v4_u32_if(bool is_wanted, u64 g_address, const u32 (&b)[4])
 {
-    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(g_address), "r"(b[0]),
-                 "r"(b[1]), "r"(b[2]), "r"(b[3])
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "setp.ne.u32 p, %0, 0;\n"
+                 "@p st.global.cs.v4.u32 [%1], {%2, %3, %4, %5};\n"
+                 "}" ::"r"((u32)is_wanted),
+                 "l"(g_address), "r"(b[0]), "r"(b[1]), "r"(b[2]), "r"(b[3])
                  : "memory");
 }
 

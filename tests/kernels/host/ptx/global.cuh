@@ -77,9 +77,10 @@ inline void st_global_u64(u64 g_address, u64 b)
     host::global_store(g_address, b);
 }
 
-inline void st_global_cs_v4_u32(u64 g_address, const u32 (&b)[4])
+inline void st_global_cs_v4_u32_if(bool is_wanted, u64 g_address, const u32 (&b)[4])
 {
-    memcpy(host::global(g_address, 16), b, 16);
+    if (is_wanted)
+        memcpy(host::global(g_address, 16), b, 16);
 }
 
 inline void st_global_v4_u32(u64 g_address, const u32 (&b)[4])
