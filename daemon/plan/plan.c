@@ -206,6 +206,8 @@ static void rank_with(const struct problem *problem,
 
         if (!config_fits(&configs[i], copy, device->shared_memory_per_block))
             continue;
+        if (configs[i].family == CONFIG_HOPPER && !plan_hopper_finishes(problem, &configs[i]))
+            continue;
         predict(problem, &configs[i], device, repacked, &candidate);
         rank_insert(ranking, &candidate);
     }
@@ -219,7 +221,7 @@ static enum status rank(const struct problem *problem,
 {
     enum operand_role unaligned;
     double repacked;
-    bool is_tma;
+    bool is_aligned, is_hopper;
 
     ranking->count = 0;
     if (device->is_cpu) {
@@ -228,16 +230,18 @@ static enum status rank(const struct problem *problem,
     }
     unaligned = unaligned_operand(problem, address, ROW_ALIGNMENT);
     repacked = repack_bytes(problem, address);
-    is_tma = unaligned == OPERAND_COUNT && plan_hopper_finishes(problem, CONFIG_COPY_TMA);
-    if (is_tma && plan_hopper_can(problem))
+    is_aligned = unaligned == OPERAND_COUNT;
+    is_hopper = plan_hopper_can(problem);
+    if (is_aligned && is_hopper)
         rank_with(problem, device, CONFIG_COPY_TMA, 0, ranking);
-    if (ranking->count == 0 && unaligned == OPERAND_COUNT)
+    if (ranking->count == 0 && is_aligned)
         rank_with(problem, device, CONFIG_COPY_V16, 0, ranking);
-    if (!is_tma && plan_hopper_can(problem) && repacked <= PLAN_REPACK_BYTES_MAX)
+    if (is_hopper && !(is_aligned && plan_hopper_is_plain(problem)) &&
+        repacked <= PLAN_REPACK_BYTES_MAX)
         rank_with(problem, device, CONFIG_COPY_REPACK, repacked, ranking);
-    if (unaligned != OPERAND_COUNT && plan_hopper_can(problem))
+    if (!is_aligned && is_hopper)
         rank_with(problem, device, CONFIG_COPY_REALIGN, 0, ranking);
-    if (ranking->count == 0 || unaligned != OPERAND_COUNT)
+    if (ranking->count == 0 || !is_aligned)
         rank_with(problem, device, CONFIG_COPY_ELEMENT, 0, ranking);
     if (ranking->count == 0)
         return fault_set(ret_fault, STATUS_UNSUPPORTED, "dtype",

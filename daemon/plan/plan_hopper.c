@@ -20,6 +20,7 @@
 #define L2_BYTES_CLOCK   46.0   /* of a multiprocessor when all of them load */
 #define LINE             128    /* bytes; what copies move of a row at a time, too */
 #define SECTOR           32     /* bytes; what the L2 reads of a line at a time */
+#define CHUNK            16     /* bytes; what a thread stores at a time */
 #define SPLIT_LINES      1.2    /* what a copy costs whose every part lies in two lines */
 #define SPLIT_SECTORS    1.8    /* and begins within a sector */
 #define STORE_BYTES_CLK  64.0   /* of a multiprocessor, from registers */
@@ -77,9 +78,17 @@ static bool is_fused(const struct problem *problem)
     return problem->bias != BIAS_NONE || problem->activation != ACTIVATION_NONE;
 }
 
-bool plan_hopper_finishes(const struct problem *problem, enum config_copy copy)
+bool plan_hopper_is_plain(const struct problem *problem)
 {
-    return copy != CONFIG_COPY_TMA || !is_fused(problem);
+    return !is_fused(problem) && problem->beta == 0 &&
+           problem->n * (int64_t)dtype_size(problem->output) % CHUNK == 0;
+}
+
+bool plan_hopper_finishes(const struct problem *problem, const struct config *config)
+{
+    if (config->copy != CONFIG_COPY_TMA)
+        return true;
+    return config_is_split(config) ? !is_fused(problem) : plan_hopper_is_plain(problem);
 }
 
 /* Share of the tensor cores' rate that the main loop reaches. A warpgroup alone leaves gaps between

@@ -8,9 +8,13 @@
 /* Whether tensor copies can move every operand of a problem whose rows start on 16 bytes: sizes
  * that a tensor map can hold, and a number of tiles that the kernels count in 32 bits. */
 bool plan_hopper_can(const struct problem *problem);
-/* Whether a kernel with these copies can do what comes after the sums: tensor copies to D leave no
- * place for a bias or an activation, kernels whose threads store (REPACK, REALIGN) have one. */
-bool plan_hopper_finishes(const struct problem *problem, enum config_copy copy);
+/* No C, bias or activation, and rows of D end with whole chunks of 16 bytes: what every kernel does
+ * after the sums. */
+bool plan_hopper_is_plain(const struct problem *problem);
+/* Whether a hopper kernel can do what comes after the sums. Of kernels with tensor
+ * copies (TMA) split ones have C and rows that end anywhere, too; those whose threads load or store
+ * (REPACK, REALIGN) do all. */
+bool plan_hopper_finishes(const struct problem *problem, const struct config *config);
 /* Predicted times of `problem` with a hopper configuration: fills everything but the reason. */
 void plan_hopper_predict(const struct problem *problem,
                          const struct config *config,

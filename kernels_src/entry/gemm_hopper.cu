@@ -223,16 +223,16 @@ struct multiplier {
 
     /* A unit of which something is in registers, for which nothing else is kept. */
     struct unit_here {
-        bool is_short; /* it leaves by the short way */
+        bool is_by_blocks; /* what has no K tiles leaves at once */
         u32 job;
         int row, col, item;
     };
 
-    DEVICE unit_here unit_of(const job_feed &work, bool is_short) const
+    DEVICE unit_here unit_of(const job_feed &work, bool is_by_blocks) const
     {
         out_place to = place_of(work, work.place());
 
-        return {is_short, work.index, to.row, to.col, to.item};
+        return {is_by_blocks, work.index, to.row, to.col, to.item};
     }
 
     DEVICE out_place place_of(const unit_here &unit) const
@@ -245,7 +245,7 @@ struct multiplier {
         out_place to = place_of(unit);
         tile_writer writer = {in.s_base, group, warp, lane};
 
-        writer.gmem_from_block<BLOCK>(tile, to, epilogue(to.job, to.item), unit.is_short);
+        writer.gmem_from_block<BLOCK>(tile, to, epilogue(to.job, to.item), unit.is_by_blocks);
     }
 
     /*
@@ -267,7 +267,6 @@ struct multiplier {
         for (;;) {
             bool has_unit = work.take();
             int k_tiles = has_unit ? k_tiles_of(work.job()) : 0;
-            bool is_short = k_tiles > 0 && way_out::is_short(epilogue(work.job(), 0));
 
             stamp.tile_begins();
             if (k_tiles > 0) {
@@ -283,12 +282,11 @@ struct multiplier {
                 block_from_slot<last_block>(tile, slot, 0);
                 stamp.products_issued();
                 accum_from_rest(tile, k_tiles);
-                unit = unit_of(work, is_short);
+                unit = unit_of(work, true);
                 griddepcontrol_wait(); /* as in run() */
                 wgmma_wait_group<1>();
                 accumulators_fence(tile.accum[0]);
-                if (is_short)
-                    gmem_from_block<0>(tile, unit);
+                gmem_from_block<0>(tile, unit);
                 wgmma_wait_group<0>();
                 stamp.products_done();
                 accumulators_fence(tile.accum[last_block]);
@@ -300,10 +298,7 @@ struct multiplier {
                 unit = unit_of(work, false);
                 griddepcontrol_wait();
                 tile.clear();
-            }
-            if (!is_short) {
                 out_place to = place_of(unit);
-
                 way.gmem_from_accum(tile, to, epilogue(to.job, to.item));
             }
             stamp.epilogue_ends();

@@ -58,8 +58,9 @@ template <bool IS_ROUNDED> struct any_part {
                                to.item * to.job.stride_c + (row + in_row) * to.job.ldc + col);
     }
 
-    /* Chunks of a row trade places by its number, so that eight rows are in eight different banks.
-     */
+    /* Chunks of a row trade places by its number, eight among each other, so that eight rows are in
+     * eight different banks. What is beyond eight chunks, 128 bytes, is best added to this: the
+     * compiler does not see it. */
     DEVICE u32 s_chunk(u32 in_row, u32 number) const
     {
         return s_rows + in_row * row_size + (number ^ in_row) * 16;
@@ -105,19 +106,24 @@ struct any_writer {
 
                 r_d[i] = pack_pair(alpha * r_pair[0], alpha * r_pair[1]);
             }
-            stmatrix_x4(part.s_chunk(lane & 7, piece + (lane >> 3)), r_d);
+            stmatrix_x4(part.s_chunk(lane & 7, piece % 8 + (lane >> 3)) + piece / 8 * 128, r_d);
         }
     }
 
     template <typename PART>
     DEVICE void smem_from_accum_32(const PART &part, const float *r_accum, float alpha) const
     {
+        u32 s_pair[4];
+
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            s_pair[i] = part.s_chunk(lane / 4, i * 2 + lane % 4 / 2) + lane % 2 * 8;
 #pragma unroll
         for (int piece = 0; piece < PART::cols / 8; piece++) {
             const float *r_pair = r_accum + piece * 4;
 
-            st_shared_v2_f32(part.s_chunk(lane / 4, piece * 2 + lane % 4 / 2) + lane % 2 * 8,
-                             alpha * r_pair[0], alpha * r_pair[1]);
+            st_shared_v2_f32(s_pair[piece % 4] + piece / 4 * 128, alpha * r_pair[0],
+                             alpha * r_pair[1]);
         }
     }
 
@@ -369,37 +375,12 @@ struct any_writer {
         }
     }
 
-    /* What is left of rows behind their whole chunks, by four lanes each. */
-    DEVICE void gmem_from_last_elements(const exact &part, const epilogue &op) const
-    {
-        u32 row = lane / 4;
-        int end = part.cols_left();
-
-        if (!part.has_row(row))
-            return;
-#pragma unroll 1
-        for (int col = end / out_chunk * out_chunk + (int)lane % 4; col < end; col += 4) {
-            float r[1] = {__uint_as_float(ld_shared_u32(part.s_element(row, (u32)col)))};
-            float r_c[1] = {0};
-
-            if (op.reads_c)
-                r_c[0] = reg_from_gmem(element_address(part.g_row_of_c(row), col));
-            op.apply(r, r_c, part.row + (int)row, part.col + col);
-            gmem_from_reg(element_address(part.g_row_of_d(row), col), r[0]);
-        }
-    }
-
     DEVICE void gmem_from_smem(const exact &part, const epilogue &op) const
     {
-        if constexpr (cfg::stores_anywhere) {
-            if (is_aligned(part, op))
-                gmem_from_whole_chunks(part, op);
-            else
-                gmem_from_any_chunks(part, op);
-        } else {
+        if (is_aligned(part, op))
             gmem_from_whole_chunks(part, op);
-            gmem_from_last_elements(part, op);
-        }
+        else
+            gmem_from_any_chunks(part, op);
     }
 
     /* --- parts ------------------------------------------------------------------------------- */
@@ -468,7 +449,7 @@ struct any_writer {
 
     DEVICE void gmem_from_accum(const group_tile &tile, const out_place &to, const epilogue &op)
     {
-        if (cfg::stores_anywhere && op.is_plain())
+        if (op.is_plain())
             gmem_from_parts<rounded>(tile, to, op);
         else
             gmem_from_parts<exact>(tile, to, op);

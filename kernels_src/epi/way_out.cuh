@@ -1,8 +1,9 @@
 /*
- * Which way a group's tile leaves by. A kernel has one for plain products, compiled for their speed:
- * from registers, or by tensor copies where elements have 32 bits or a group has two blocks. All else
- * goes the one long way, which is there once and not for each accumulator: it is compiled in every
- * kernel, and run in few.
+ * Which way a group's tile leaves by. Every kernel has one, compiled for its speed: from registers, or
+ * by tensor copies where elements have 32 bits or a group has two blocks. Both are for plain products
+ * in whole chunks of 16 bytes; all else is for kernels whose threads store anything anywhere (the plan
+ * sees to it, plan_hopper_finishes): beside each other in one kernel, what few products need took a
+ * quarter of its compile time and half of its code.
  */
 #pragma once
 
@@ -20,13 +21,6 @@ struct way_out {
     static constexpr bool is_by_blocks = cfg::schedule == cfg::schedule_coop && cfg::stages > 1 &&
                                          group_tile::blocks == 2 && !cfg::stores_anywhere;
     static constexpr bool is_bulk = is_by_blocks || !cfg::stores_anywhere && cfg::output_size == 4;
-    static constexpr bool is_direct = !cfg::stores_anywhere && !is_bulk;
-
-    /* The ends of rows that are not whole chunks are for the long way. */
-    DEVICE static bool is_short(const epilogue &op)
-    {
-        return op.is_plain() && op.job.n % out_chunk == 0;
-    }
 
     DEVICE tile_writer writer() const
     {
@@ -37,21 +31,12 @@ struct way_out {
     DEVICE void
     gmem_from_accum(const group_tile &tile, const out_place &to, const epilogue &op) const
     {
-        if constexpr (is_direct) {
-            if (is_short(op)) {
-                direct_writer({warp, lane}).gmem_from_accum(tile, to, op);
-                return;
-            }
-        }
-        if constexpr (is_bulk && !is_by_blocks) {
-            if (is_short(op)) {
-                writer().gmem_from_accum(tile, to, op);
-                return;
-            }
-        }
-        if constexpr (is_bulk)
-            writer().acquire(); /* the long way has the same buffers */
-        any_writer(s_base, group, warp, lane).gmem_from_accum(tile, to, op);
+        if constexpr (cfg::stores_anywhere)
+            any_writer(s_base, group, warp, lane).gmem_from_accum(tile, to, op);
+        else if constexpr (is_bulk)
+            writer().gmem_from_accum(tile, to, op);
+        else
+            direct_writer({warp, lane}).gmem_from_accum(tile, to, op);
     }
 
     /* Before the CTA leaves. */

@@ -322,7 +322,7 @@ static bool case_run(const struct config *config,
 
     random_state = 1;
     run_init(&run, config, shape);
-    if (config->family == CONFIG_HOPPER && !plan_hopper_finishes(&run.problem, config->copy)) {
+    if (config->family == CONFIG_HOPPER && !plan_hopper_finishes(&run.problem, config)) {
         run_deinit(&run);
         return true;
     }
