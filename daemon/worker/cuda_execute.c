@@ -227,14 +227,28 @@ struct lane_range {
     uint32_t first, end;
 };
 
-static struct lane_range lanes_for(const struct gemmd_command *command)
+static bool begins_early(const struct cuda_execute *execute, const struct gemmd_command *command)
+{
+    const struct cuda_kernel *kernel = command->kind == GEMMD_COMMAND_GEMM
+                                           ? cuda_kernels_find(execute->kernels, command->kernel)
+                                           : NULL;
+    return kernel && kernel->begins_early;
+}
+
+/* Large products whose kernels overlap by themselves are on one lane: from two, CTAs of both run
+ * out of step, find less of their operands in the L2, and cost the power that bounds them. */
+static struct lane_range lanes_for(const struct cuda_execute *execute,
+                                   const struct gemmd_command *command)
 {
     uint32_t own = CUDA_LANE_IN + command->track - GEMMD_TRACK_IN;
 
     if (command->track != GEMMD_TRACK_MAIN)
         return (struct lane_range){own, own + 1};
-    return command->is_quick ? (struct lane_range){0, CUDA_QUICK_LANES}
-                             : (struct lane_range){CUDA_QUICK_LANES, CUDA_MAIN_LANES};
+    if (command->is_quick)
+        return (struct lane_range){0, CUDA_QUICK_LANES};
+    if (begins_early(execute, command))
+        return (struct lane_range){CUDA_LANE_OVERLAPPING, CUDA_LANE_OVERLAPPING + 1};
+    return (struct lane_range){CUDA_QUICK_LANES, CUDA_MAIN_LANES};
 }
 
 static uint32_t least_busy(const struct cuda_execute *execute, struct lane_range range)
@@ -254,7 +268,7 @@ static uint32_t choose_lane(struct cuda_execute *execute,
                             const struct accesses *accesses,
                             uint32_t *ret_others)
 {
-    struct lane_range range = lanes_for(command);
+    struct lane_range range = lanes_for(execute, command);
     uint32_t lanes = 0, mine = CUDA_LANES;
 
     look(execute);

@@ -8,6 +8,7 @@ static int lane_init(struct cuda_lane *lane,
     int r = cu_try(driver, ret_fault, StreamCreateWithPriority, &lane->stream,
                    CU_STREAM_NON_BLOCKING, priority);
 
+    lane->ends = lane->stream;
     if (!r)
         r = cu_try(driver, ret_fault, EventCreate, &lane->event, CU_EVENT_DISABLE_TIMING);
     cuda_scratch_init(&lane->scratch, driver, lane->stream);
@@ -34,6 +35,10 @@ int cuda_lanes_init(struct cuda_lanes *lanes, const struct driver *driver, struc
         r = lane_init(&lanes->lane[i], driver,
                       i < CUDA_QUICK_LANES ? CUDA_PRIORITY_QUICK : CUDA_PRIORITY_LARGE, ret_fault);
     }
+    if (!r)
+        r = cu_try(driver, ret_fault, StreamCreateWithPriority,
+                   &lanes->lane[CUDA_LANE_OVERLAPPING].ends, CU_STREAM_NON_BLOCKING,
+                   CUDA_PRIORITY_LARGE);
     return r;
 }
 
@@ -48,6 +53,10 @@ void cuda_lanes_deinit(struct cuda_lanes *lanes)
             cuda_scratch_deinit(&lane->scratch);
             cuda_workspace_deinit(&lane->workspace, driver, lane->stream);
             (void)cu(driver)->StreamSynchronize(lane->stream);
+            if (lane->ends != lane->stream) {
+                (void)cu(driver)->StreamSynchronize(lane->ends);
+                (void)cu(driver)->StreamDestroy(lane->ends);
+            }
             (void)cu(driver)->StreamDestroy(lane->stream);
         }
         if (lane->event)
@@ -75,14 +84,29 @@ bool cuda_lanes_give_back(struct cuda_lanes *lanes)
     return had_any;
 }
 
+/* What comes next on `stream` begins when all that is now on the lane has ended. */
+static int follow(CUstream stream,
+                  const struct driver *driver,
+                  struct cuda_lane *lane,
+                  struct fault *ret_fault)
+{
+    int r = cu_try(driver, ret_fault, EventRecord, lane->event, lane->stream);
+
+    if (!r)
+        r = cu_try(driver, ret_fault, StreamWaitEvent, stream, lane->event, CU_EVENT_WAIT_DEFAULT);
+    return r;
+}
+
 int cuda_lane_finish(struct cuda_lane *lane,
                      const struct driver *driver,
                      uint64_t *ret_number,
                      struct fault *ret_fault)
 {
-    int r = cu_try(driver, ret_fault, StreamWriteValue32, lane->stream, lane->done_device,
-                   (cuuint32_t)(lane->submitted + 1), CU_STREAM_WRITE_VALUE_DEFAULT);
+    int r = lane->ends == lane->stream ? 0 : follow(lane->ends, driver, lane, ret_fault);
 
+    if (!r)
+        r = cu_try(driver, ret_fault, StreamWriteValue32, lane->ends, lane->done_device,
+                   (cuuint32_t)(lane->submitted + 1), CU_STREAM_WRITE_VALUE_DEFAULT);
     if (!r)
         *ret_number = ++lane->submitted;
     return r;
@@ -93,12 +117,7 @@ int cuda_lane_after(struct cuda_lane *lane,
                     struct cuda_lane *other,
                     struct fault *ret_fault)
 {
-    int r = cu_try(driver, ret_fault, EventRecord, other->event, other->stream);
-
-    if (!r)
-        r = cu_try(driver, ret_fault, StreamWaitEvent, lane->stream, other->event,
-                   CU_EVENT_WAIT_DEFAULT);
-    return r;
+    return follow(lane->stream, driver, other, ret_fault);
 }
 
 /* The device writes 32 bits of a 64-bit count; few are outstanding, so the difference says it all.

@@ -4,6 +4,11 @@
  * on one lane run in their order; those on different lanes at the same time, so that one's last
  * tiles leave multiprocessors to the next one's first.
  *
+ * A write between two launches keeps the second from beginning beside the end of the first, which
+ * kernels that take tensor maps could (cuda_launch.h); an event between them does not. So the lane
+ * of large ones of those has its writes on a stream of their own, behind an event each. That costs
+ * two driver calls, and by stamps on an H200 no microsecond more until the word is written.
+ *
  * Owner: cuda_execute. Thread: the worker's. What a launch needs beside its operands (workspaces)
  * belongs to a lane, since launches on different lanes overlap.
  */
@@ -19,6 +24,8 @@
  * end, before those of a large command that waits. Two lanes of large ones keep the device full. */
 #define CUDA_QUICK_LANES 4
 #define CUDA_MAIN_LANES  (CUDA_QUICK_LANES + 2)
+/* Of these, the one with its writes elsewhere. */
+#define CUDA_LANE_OVERLAPPING CUDA_QUICK_LANES
 
 /* Of streams: lower numbers first. */
 #define CUDA_PRIORITY_QUICK -1
@@ -37,6 +44,7 @@ enum {
 
 struct cuda_lane {
     CUstream stream;
+    CUstream ends; /* where the writes are; mostly `stream` */
     CUevent event; /* recorded and waited for at once, so one will do */
     struct cuda_scratch scratch;
     struct cuda_workspace workspace;

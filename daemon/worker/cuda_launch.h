@@ -5,8 +5,9 @@
  *
  * Kernels that begin early run beside the end of the launch before them, and let the next one begin
  * when that has ended. So the launch before is the only one that may still be writing; inputs that
- * it does not write are settled and the kernel reads them at once. Copies, fills and events in
- * between wait for it, and the next launch for them.
+ * it does not write are settled and the kernel reads them at once. Copies, fills and writes
+ * in between wait for it, and the next launch for them, as it does for events that the stream waits
+ * for there; to record one keeps nobody.
  *
  * Thread: the worker's. Holds nothing.
  */
