@@ -234,6 +234,10 @@ void job_slice(struct job *job, double seconds)
     if (job->tiles == 0 || job->wave_tiles == 0 || !(job->estimate_seconds > seconds) ||
         host_flags(job) != 0 || job->is_suspect)
         return;
+    if (job->estimate_seconds <= JOB_WHOLE_SLICES * seconds) {
+        job->slice_tiles = job->tiles;
+        return;
+    }
     waves = (double)job->tiles / (double)job->wave_tiles * seconds / job->estimate_seconds;
     job->slice_tiles = MAX((uint64_t)waves, 1u) * job->wave_tiles;
 }

@@ -8,12 +8,12 @@
  * makes by waiting.
  *
  * Admission: the ring cannot be preempted, so of each track at most QUEUE_HORIZON_SECONDS of
- * estimated work is committed beyond what runs. A larger job of the main track goes as slices of
- * its tiles, same tiling and order, same bits; one that cannot be sliced (on the CPU; with operands
- * in host memory) is committed alone. Of the other tracks one may always wait, so that the copy
- * engines do not: a streamed product begins to come in while the one before it goes out. Among
- * ready jobs, turns.h says whose turn it is. Estimates are the plan's, corrected by what was
- * measured (estimate.h).
+ * estimated work is committed beyond what runs. A larger job of the main track (job.h says
+ * how much larger) goes as slices of its tiles, same tiling and order, same bits; one that cannot
+ * be sliced (on the CPU; with operands in host memory) is committed alone. Of the other tracks one
+ * may always wait, so that the copy engines do not: a streamed product begins to come in while the
+ * one before it goes out. Among ready jobs, turns.h says whose turn it is. Estimates are the
+ * plan's, corrected by what was measured (estimate.h).
  *
  * When a worker dies (queue_replay.c): what it had not taken goes again. What it had taken goes
  * again if that computes the same, as suspects: one at a time, alone. One that takes the worker

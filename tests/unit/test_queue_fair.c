@@ -208,6 +208,26 @@ Test(queue_fair, slices_of_a_large_job_cover_its_tiles_once_and_end_in_one_answe
     cr_expect_eq(ended_count, 1);
 }
 
+/* 4096^3 on an H200: four waves of 53 us, the last one not quite full. */
+Test(queue_fair, a_job_hardly_longer_than_a_slice_is_one_command_and_the_next_waits_behind_it)
+{
+    const double seconds = QUEUE_HORIZON_SECONDS * JOB_WHOLE_SLICES * 0.99;
+    uint64_t first = submit(&session_a, product(1, 0, 1, seconds, 256, 66));
+    uint64_t second = submit(&session_b, product(2, 0, 2, seconds, 256, 66));
+    uint64_t third = submit(&session_b, product(2, 0, 3, seconds, 256, 66));
+
+    cr_expect_eq(take(), first);
+    cr_expect_eq(taken.body.gemm.tile_count, 0);
+    cr_expect_eq(take(), second, "the device has something to do when the first one ends");
+    cr_expect_eq(taken.body.gemm.tile_count, 0);
+    cr_expect_eq(take(), 0);
+    complete(first);
+    cr_expect_eq(take(), third);
+    complete(second);
+    complete(third);
+    cr_expect_eq(ended_count, 3);
+}
+
 Test(queue_fair, tiles_are_counted_in_clusters)
 {
     struct job *job = job_new();
