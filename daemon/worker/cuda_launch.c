@@ -112,6 +112,8 @@ static const CUlaunchAttribute beside_the_end_of_the_last = {
     .value.programmaticStreamSerializationAllowed = 1,
 };
 
+#define EARLY_FLOP_MAX 6e10 /* of a launch that begins beside the end of the one before; 90 us */
+
 #define REPACK_CTAS 4 /* of a multiprocessor: kernels_src/load/repack.cuh */
 
 static int launch_repack(const struct cuda_launch_target *target,
@@ -168,6 +170,21 @@ static int repack_inputs(const struct cuda_launch_target *target,
 
 /* --- the launch ------------------------------------------------------------------------------ */
 
+/*
+ * A grid that begins beside the end of the one before takes places as they fall free, and two CTAs
+ * of a cluster seldom find them beside each other. To copy for each other then takes more power,
+ * and at the limit of power that costs a large product up to 3 % of its time; a launch gains a
+ * microsecond or two (tests/bench/results/20261130-nvidia-h200-kernels-large-2.txt). Copies of
+ * inputs are a launch before the product's that ends early.
+ */
+static bool gains_by_beginning_early(const struct cuda_kernel *kernel, const struct gemmd_job *job)
+{
+    double unit = (double)kernel->tile_m * kernel->cluster_m * kernel->tile_n * kernel->cluster_n;
+    double units = (double)(cuda_launch_units(kernel, job) / MAX(job->splits, 1u));
+
+    return kernel->repack || 2 * units * unit * (double)job->k < EARLY_FLOP_MAX;
+}
+
 static int launch_feed(const struct cuda_launch_target *target,
                        const struct cuda_kernel *kernel,
                        const struct gemmd_feed *feed,
@@ -194,7 +211,6 @@ static int launch_feed(const struct cuda_launch_target *target,
         .sharedMemBytes = kernel->shared_memory,
         .hStream = target->stream,
         .attrs = attributes,
-        .numAttrs = kernel->begins_early ? 2 : 0,
     };
     assert(feed->job_count <= cuda_launch_jobs_max(kernel));
 
@@ -202,6 +218,7 @@ static int launch_feed(const struct cuda_launch_target *target,
         int r = encode_all(target->driver, kernel, feed, &maps, ret_fault);
         if (r)
             return r;
+        launch.numAttrs = gains_by_beginning_early(kernel, &feed->jobs[0]) ? 2 : 1;
     }
     return cu_parked_try(target->driver, ret_fault, LaunchKernelEx, &launch, kernel->function,
                          parameters, /* extra= */ NULL);

@@ -318,6 +318,14 @@ static unsigned cluster_of(const CUlaunchConfig *config)
     return 1;
 }
 
+static bool is_early(const CUlaunchConfig *config)
+{
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            return config->attrs[i].value.programmaticStreamSerializationAllowed;
+    return false;
+}
+
 /* A launch with copies of its parameters, as the driver makes them. */
 struct kernel {
     struct fake_driver_launch launch;
@@ -358,7 +366,8 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config,
                                         .grid = config->gridDimX,
                                         .cluster = cluster_of(config),
                                         .threads = config->blockDimX,
-                                        .shared_memory = config->sharedMemBytes};
+                                        .shared_memory = config->sharedMemBytes,
+                                        .is_early = is_early(config)};
     if (config->gridDimX == 0 || config->gridDimX % launch.cluster != 0 || config->gridDimY != 1 ||
         config->gridDimZ != 1 || config->blockDimY != 1 || config->blockDimZ != 1)
         return CUDA_ERROR_INVALID_VALUE;

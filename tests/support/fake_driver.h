@@ -32,6 +32,7 @@ struct fake_driver_launch {
     const void *parameter; /* the first kernel parameter: a struct gemmd_feed */
     const void *maps;      /* the second: a struct gemmd_tensor_maps */
     unsigned grid, cluster, threads, shared_memory;
+    bool is_early; /* may begin beside the end of the launch before */
 };
 
 typedef void (*fake_driver_launch_fn)(const struct fake_driver_launch *launch);

@@ -115,6 +115,21 @@ Test(cuda_launch, starts_whole_clusters)
     cr_expect_eq(fake_driver_last_launch().grid, FAKE_DRIVER_MULTIPROCESSORS);
 }
 
+Test(cuda_launch, begins_small_products_beside_the_end_of_the_one_before_and_large_ones_after_it)
+{
+    struct link_message request = kernel();
+    request.begins_early = 1;
+    for (int i = 0; i < LINK_BOXES; i++)
+        request.box[i] = (struct link_box){64, 64};
+    cr_assert_eq(launch(&request, 32 * TILE, 32 * TILE), STATUS_OK);
+    cr_expect(fake_driver_last_launch().is_early);
+    cr_assert_eq(launch(&request, 1024 * TILE, 1024 * TILE), STATUS_OK);
+    cr_expect_not(fake_driver_last_launch().is_early);
+    request.begins_early = 0;
+    cr_assert_eq(launch(&request, TILE, TILE), STATUS_OK);
+    cr_expect_not(fake_driver_last_launch().is_early);
+}
+
 Test(cuda_launch, encodes_maps_only_for_kernels_that_take_them)
 {
     struct link_message request = kernel();
