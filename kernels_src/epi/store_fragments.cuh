@@ -374,52 +374,62 @@ struct fragment_writer {
                        count);
     }
 
-    /* A few pairs at a time, from pages: registers cannot be counted through in a loop, pages can,
-     * and what is done to a row is long. */
-    template <int FIRST, int END>
-    DEVICE void gmem_from_pairs(const epilogue &op, const fragment_place &to) const
+    /* Chunks of all pages, what leaves at a time by them. */
+    static constexpr int in_pages = smem::pages * 2;
+
+    /* The indices of sums must be constants: a part is found by comparing. */
+    template <int FIRST = 0> DEVICE void smem_from_part(u32 s_page, int first) const
+    {
+        if (first == FIRST)
+#pragma unroll
+            for (int i = 0; i < min_of(in_pages, smem::share - FIRST); i += 2)
+                smem_from_pair(s_page + i / 2 * smem::page_size, sum + (FIRST + i) * 4);
+        if constexpr (FIRST + in_pages < smem::share)
+            smem_from_part<FIRST + in_pages>(s_page, first);
+    }
+
+    /* A few pairs at a time, from pages, which can be counted through in a loop: what is done to a
+     * row is long, and there once. */
+    DEVICE void gmem_from_pages(const epilogue &op, const fragment_place &to) const
     {
         constexpr int block_chunks = cfg::tile_n / 8;
-        constexpr int count = min_of(smem::pages * 2, END - FIRST);
         u32 s_page = smem::page(s_base, warp);
         u32 s_half = s_page + lane / 2 * smem::page_pitch + lane % 2 * 32;
         bool is_by_elements = cfg::stores_anywhere && !page_elements::are_rows_aligned(op);
 
-        bar_warp_sync(0xffffffff); /* the pages before have been read */
-#pragma unroll
-        for (int i = 0; i < count; i += 2)
-            smem_from_pair(s_page + i / 2 * smem::page_size, sum + (FIRST + i) * 4);
-        bar_warp_sync(0xffffffff);
 #pragma unroll 1
-        for (int i = 0; i < count && FIRST + i < owned(); i += 2) {
-            int chunk = (int)rank * smem::share + FIRST + i;
-            i64 row = to.row + chunk / block_chunks * block_span;
-            i64 col = to.col + chunk % block_chunks * 8;
-            i64 d_row = cfg::is_swapped ? col : row, d_col = cfg::is_swapped ? row : col;
+        for (int first = 0; first < owned(); first += in_pages) {
+            bar_warp_sync(0xffffffff); /* the pages before have been read */
+            smem_from_part(s_page, first);
+            bar_warp_sync(0xffffffff);
+#pragma unroll 1
+            for (int i = 0; i < in_pages && first + i < owned(); i += 2) {
+                int chunk = (int)rank * smem::share + first + i;
+                i64 row = to.row + chunk / block_chunks * block_span;
+                i64 col = to.col + chunk % block_chunks * 8;
+                i64 d_row = cfg::is_swapped ? col : row, d_col = cfg::is_swapped ? row : col;
 
-            if (is_by_elements)
-                page_elements{op, lane}.gmem_from_page(s_page + i / 2 * smem::page_size, d_row,
-                                                       d_col);
-            else
-                gmem_from_page(s_half + i / 2 * smem::page_size, op, d_row + lane / 2,
-                               d_col + lane % 2 * 8);
+                if (is_by_elements)
+                    page_elements{op, lane}.gmem_from_page(s_page + i / 2 * smem::page_size,
+                                                           d_row, d_col);
+                else
+                    gmem_from_page(s_half + i / 2 * smem::page_size, op, d_row + lane / 2,
+                                   d_col + lane % 2 * 8);
+            }
         }
-        if constexpr (FIRST + count < END)
-            gmem_from_pairs<FIRST + count, END>(op, to);
     }
 
     /*
      * Plain products in 16 bits: from registers. Of a pair a quad has four chunks of 16 bytes, two of
      * each of two rows; each lane takes one. Of the transpose of D, the quad first gets rows of D.
      */
-    template <int FIRST, int END>
-    DEVICE void gmem_from_pairs_plain(const epilogue &op, const fragment_place &to) const
+    DEVICE void gmem_from_sums(const epilogue &op, const fragment_place &to) const
     {
         constexpr int block_chunks = cfg::tile_n / 8;
         const gemmd_job &job = op.job;
 
 #pragma unroll
-        for (int i = FIRST; i < END; i += 2) {
+        for (int i = 0; i < smem::share; i += 2) {
             int chunk = (int)rank * smem::share + i;
             int row = to.row + chunk / block_chunks * block_span;
             int col = to.col + chunk % block_chunks * 8;
@@ -448,21 +458,13 @@ struct fragment_writer {
 
     /* Some chunks after the others: with sums that come back from memory registers suffice for a
      * few. */
-    template <int FIRST>
-    DEVICE void
-    gmem_from_sum(const epilogue &op, const job_feed &work, const fragment_place &to, bool is_plain)
+    template <int FIRST = 0> DEVICE void sum_all_parts(const job_feed &work)
     {
         constexpr int count = min_of(at_once, smem::share - FIRST);
 
-        if (work.splits > 1)
-            sum_parts<FIRST, count>(work);
-        if constexpr (cfg::output_size == 2)
-            if (is_plain)
-                gmem_from_pairs_plain<FIRST, FIRST + count>(op, to);
-        if (!is_plain)
-            gmem_from_pairs<FIRST, FIRST + count>(op, to);
+        sum_parts<FIRST, count>(work);
         if constexpr (FIRST + count < smem::share)
-            gmem_from_sum<FIRST + count>(op, work, to, is_plain);
+            sum_all_parts<FIRST + count>(work);
     }
 
     /* All lanes of the warp. */
@@ -475,8 +477,11 @@ struct fragment_writer {
             keep(accum, 0);
         if (owned() == 0)
             return;
-        if (work.splits > 1 && !has_all(work))
-            return;
+        if (work.splits > 1) {
+            if (!has_all(work))
+                return;
+            sum_all_parts(work);
+        }
 
         epilogue op(work.job(), to.item);
 
@@ -484,6 +489,11 @@ struct fragment_writer {
             cfg::output_size == 2 && op.job.n % 8 == 0 &&
             (!cfg::stores_anywhere || page_elements::are_rows_aligned(op));
 
-        gmem_from_sum<0>(op, work, to, op.is_plain() && has_whole_chunks);
+        if constexpr (cfg::output_size == 2)
+            if (op.is_plain() && has_whole_chunks) {
+                gmem_from_sums(op, to);
+                return;
+            }
+        gmem_from_pages(op, to);
     }
 };
