@@ -98,9 +98,13 @@ static int encode_all(const struct driver *driver,
 
     for (uint32_t i = 0; i < feed->job_count * GEMMD_TENSOR_COUNT && !r; i++) {
         uint32_t job = i / GEMMD_TENSOR_COUNT, operand = i % GEMMD_TENSOR_COUNT;
-        if (kernel->box[operand].columns &&
-            tensor_shape_of(&feed->jobs[job], (int)operand, &kernel->box[operand], &shape))
+        const struct link_box *box = &kernel->box[operand];
+
+        if (box->columns && tensor_shape_of(&feed->jobs[job], (int)operand, box, &shape))
             r = encode(driver, &shape, &ret_maps->of[job][operand], ret_fault);
+        if (!r && box->columns && operand <= GEMMD_TENSOR_B &&
+            tensor_shape_of_edge(&feed->jobs[job], (int)operand, box, &shape))
+            r = encode(driver, &shape, &ret_maps->edge[job][operand], ret_fault);
     }
     return r;
 }

@@ -86,3 +86,17 @@ bool tensor_shape_of(const struct gemmd_job *job,
     };
     return true;
 }
+
+bool tensor_shape_of_edge(const struct gemmd_job *job,
+                          int operand,
+                          const struct link_box *box,
+                          struct tensor_shape *ret_shape)
+{
+    bool rows_go_along_k = operand == GEMMD_TENSOR_A ? job->flags & GEMMD_JOB_TRANS_A
+                                                     : !(job->flags & GEMMD_JOB_TRANS_B);
+
+    if (rows_go_along_k || !tensor_shape_of(job, operand, box, ret_shape))
+        return false;
+    ret_shape->box[1] = (uint32_t)(ret_shape->size[1] % box->rows);
+    return ret_shape->box[1] != 0;
+}

@@ -22,3 +22,9 @@ bool tensor_shape_of(const struct gemmd_job *job,
                      int operand,
                      const struct link_box *box,
                      struct tensor_shape *ret_shape);
+/* Of A or B: the same, with a box of as many rows as the last one has that is not whole. False when
+ * all are, or when rows go along K, where zeros must be. */
+bool tensor_shape_of_edge(const struct gemmd_job *job,
+                          int operand,
+                          const struct link_box *box,
+                          struct tensor_shape *ret_shape);

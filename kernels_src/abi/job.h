@@ -125,8 +125,13 @@ struct gemmd_tensor_feed {
 GEMMD_STATIC_ASSERT(sizeof(struct gemmd_tensor_feed) == 128 + GEMMD_TENSOR_JOBS * 256,
                     "as struct gemmd_feed begins");
 
+/* `edge`, of A and of B: a copy fills what lies outside of the matrix, slower than it moves as many
+ * bytes; so where a tile has fewer rows of the operand than a copy moves, the last ones come by a
+ * map of that height, and what is not there is left as it was: it belongs to no element of D. Zero
+ * when there is none. */
 struct gemmd_tensor_maps {
     struct gemmd_tensor_map of[GEMMD_TENSOR_JOBS][GEMMD_TENSOR_COUNT];
+    struct gemmd_tensor_map edge[GEMMD_TENSOR_JOBS][2];
 };
 
 GEMMD_STATIC_ASSERT(sizeof(struct gemmd_tensor_feed) + sizeof(struct gemmd_tensor_maps) <= 4096,

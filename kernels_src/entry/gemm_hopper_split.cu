@@ -119,6 +119,8 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
     /* All that needs no memory that another grid writes comes before griddepcontrol_wait(). */
     if (threadIdx.x <= GEMMD_TENSOR_B)
         prefetch_tensormap(&maps.of[0][threadIdx.x]);
+    else if (threadIdx.x - GEMMD_TENSOR_COUNT <= GEMMD_TENSOR_B)
+        prefetch_tensormap(&maps.edge[0][threadIdx.x - GEMMD_TENSOR_COUNT]);
 
     u32 warp = shfl_sync_idx(threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     launch in = {feed, maps, cvta_to_shared(dynamic_shared), cta_place_of(blockIdx.x, gridDim.x)};

@@ -12,11 +12,30 @@
 
 /* One operand of one unit. SHARERS: CTAs of the cluster that read the same. */
 template <typename TILE, int SHARERS> struct tensor_operand {
-    const gemmd_tensor_map *map;
-    int origin; /* of the tile along m or n */
+    static constexpr int part_rows = (TILE::is_k_major ? TILE::span : cfg::tile_k) / SHARERS;
+
+    const gemmd_tensor_map *map; /* the edge's, for a part that is lower */
+    int origin;                  /* of the tile along m or n */
     int item;
     u32 part;  /* which of them is this CTA's */
     u32 first; /* the first of them, in the cluster */
+    int rows;  /* of the part that there are */
+    u32 bytes; /* of all parts */
+
+    /* `extent`: along m or n, less than 2^31 (daemon/plan/plan_hopper.c). */
+    DEVICE void trim(int extent, const gemmd_tensor_map *edge)
+    {
+        rows = part_rows;
+        bytes = TILE::size;
+        if constexpr (TILE::is_k_major) {
+            int left = max_of(extent - origin, 0);
+
+            rows = max_of(min_of(left - (int)part * part_rows, part_rows), 0);
+            bytes = (u32)min_of(left, TILE::span) * (swizzle_row * row_tiles);
+            if (rows < part_rows)
+                map = edge;
+        }
+    }
 
     DEVICE void copy(u32 s_destination, int c0, int c1, u32 s_barrier) const
     {
@@ -31,9 +50,10 @@ template <typename TILE, int SHARERS> struct tensor_operand {
     /* To the L2, where it stays current whoever writes it. */
     DEVICE void prefetch(int k) const
     {
-        constexpr int rows = (TILE::is_k_major ? TILE::span : cfg::tile_k) / SHARERS;
-        int first = (int)part * rows;
+        int first = (int)part * part_rows;
 
+        if (rows == 0)
+            return;
         if constexpr (TILE::is_k_major) {
 #pragma unroll
             for (int tile = 0; tile < row_tiles; tile++)
@@ -49,9 +69,10 @@ template <typename TILE, int SHARERS> struct tensor_operand {
     /* The part: of a K-major tile its share of the rows, of a span-major one of each block's. */
     DEVICE void smem_from_gmem(u32 s_tile, int k, u32 s_barrier) const
     {
-        constexpr int rows = (TILE::is_k_major ? TILE::span : cfg::tile_k) / SHARERS;
-        int first = (int)part * rows;
+        int first = (int)part * part_rows;
 
+        if (rows == 0)
+            return;
         if constexpr (TILE::is_k_major) {
 #pragma unroll
             for (int tile = 0; tile < row_tiles; tile++)
@@ -175,9 +196,13 @@ struct loader {
         a = {map + (cfg::is_swapped ? GEMMD_TENSOR_B : GEMMD_TENSOR_A),
              (int)unit.row + (int)place.rank_m * cfg::tile_m, stride_a != 0 ? (int)unit.item : 0,
              place.rank_n, place.first_sharer()};
+        a.trim((int)(cfg::is_swapped ? job.n : job.m),
+               &maps.edge[work.index][cfg::is_swapped ? GEMMD_TENSOR_B : GEMMD_TENSOR_A]);
         b = {map + (cfg::is_swapped ? GEMMD_TENSOR_A : GEMMD_TENSOR_B),
              (int)unit.col + (int)place.rank_n * cfg::tile_n, stride_b != 0 ? (int)unit.item : 0,
              place.rank_m, place.first_sharer()};
+        b.trim((int)(cfg::is_swapped ? job.m : job.n),
+               &maps.edge[work.index][cfg::is_swapped ? GEMMD_TENSOR_A : GEMMD_TENSOR_B]);
         k = span.first * cfg::tile_k;
         k_end = k + span.count * cfg::tile_k;
     }
@@ -220,7 +245,7 @@ struct loader {
         u32 s_full = smem::full_barrier(s_base, at.slot);
 
         wait_parity(smem::empty_barrier(s_base, at.slot), at.parity ^ 1);
-        mbarrier_arrive_expect_tx(s_full, smem::slot_size);
+        mbarrier_arrive_expect_tx(s_full, a.bytes + b.bytes);
         a.smem_from_gmem(smem::a_of_slot(s_base, at.slot), k, s_full);
         b.smem_from_gmem(smem::b_of_slot(s_base, at.slot), k, s_full);
         stamp.copies_issued();

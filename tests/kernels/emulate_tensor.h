@@ -37,6 +37,9 @@ static inline void tensor_maps_of(const struct config *config,
 
         if (box.columns && tensor_shape_of(&feed->jobs[job], (int)operand, &box, &shape))
             ret_maps->of[job][operand] = tensor_map_of(&shape);
+        if (box.columns && operand <= GEMMD_TENSOR_B &&
+            tensor_shape_of_edge(&feed->jobs[job], (int)operand, &box, &shape))
+            ret_maps->edge[job][operand] = tensor_map_of(&shape);
     }
 }
 

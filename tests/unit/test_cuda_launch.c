@@ -147,6 +147,19 @@ Test(cuda_launch, encodes_maps_only_for_kernels_that_take_them)
     cr_expect_eq(maps.of[0][GEMMD_TENSOR_D].words[0], 0x40000);
 }
 
+Test(cuda_launch, encodes_a_map_for_the_rows_that_a_whole_copy_would_pass)
+{
+    struct link_message request = kernel();
+    request.begins_early = 1;
+    for (int i = 0; i < LINK_BOXES; i++)
+        request.box[i] = (struct link_box){64, 64};
+    cr_assert_eq(launch(&request, TILE, TILE), STATUS_OK);
+    cr_expect_eq(maps.edge[0][GEMMD_TENSOR_A].words[0], 0, "there are none");
+    cr_assert_eq(launch(&request, TILE + 8, TILE + 8), STATUS_OK);
+    cr_expect_eq(maps.edge[0][GEMMD_TENSOR_A].words[0], 0x10000);
+    cr_expect_eq(maps.edge[0][GEMMD_TENSOR_B].words[0], 0, "whose rows go along K");
+}
+
 Test(cuda_launch, answers_a_map_that_the_driver_refuses)
 {
     struct link_message request = kernel();

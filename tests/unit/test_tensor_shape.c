@@ -126,3 +126,30 @@ Test(tensor_shape, ends_d_with_its_last_whole_chunk)
     narrow.n = 3;
     cr_expect_not(tensor_shape_of(&narrow, GEMMD_TENSOR_D, &box, &shape));
 }
+
+/* A copy fills what lies outside, and takes longer for it than for what lies inside. */
+Test(tensor_shape, gives_the_last_rows_of_an_input_a_box_of_their_height)
+{
+    struct gemmd_job plain = job(), whole = job(), transposed = job();
+    struct tensor_shape edge;
+
+    plain.flags = GEMMD_JOB_TRANS_B;
+    plain.n = 300;
+    cr_assert(tensor_shape_of_edge(&plain, GEMMD_TENSOR_A, &box, &edge));
+    cr_expect_eq(edge.box[1], 100, "all of a matrix that is lower than a box");
+    cr_expect_eq(edge.size[1], 100);
+    cr_assert(tensor_shape_of_edge(&plain, GEMMD_TENSOR_B, &box, &edge));
+    cr_expect_eq(edge.box[1], 300 - 2 * 128);
+    cr_expect_eq(edge.box[0], box.columns);
+
+    whole.m = 256;
+    cr_expect_not(tensor_shape_of_edge(&whole, GEMMD_TENSOR_A, &box, &edge), "there is no edge");
+    whole.alpha = 0;
+    whole.m = 100;
+    cr_expect_not(tensor_shape_of_edge(&whole, GEMMD_TENSOR_A, &box, &edge), "nothing is read");
+
+    transposed.flags = GEMMD_JOB_TRANS_A;
+    cr_expect_not(tensor_shape_of_edge(&transposed, GEMMD_TENSOR_A, &box, &edge),
+                  "behind the last row of K products need zeros");
+    cr_expect_not(tensor_shape_of_edge(&transposed, GEMMD_TENSOR_B, &box, &edge));
+}
