@@ -35,34 +35,69 @@ struct copier {
     }
 
     struct place {
-        u64 g_from, g_row_end, g_to;
+        u32 row, chunk; /* of its item, of its row */
+        u64 g_from, g_to;
     };
 
     DEVICE place place_of(u32 number) const
     {
-        u32 line = number / row_chunks, column = (number - line * row_chunks) * chunk_elements;
-        u32 item = line / rows, row = line - item * rows;
-        u64 g_row = operand.source + (u64)((item * operand.stride + row * operand.ld) * 2);
+        u32 line = number / row_chunks, chunk = number - line * row_chunks;
+        u32 item = line < rows ? 0 : line / rows, row = line - item * rows;
 
-        return {g_row + column * 2, g_row + (u64)(operand.columns * 2),
+        return {row, chunk,
+                operand.source + (u64)((item * operand.stride + row * operand.ld) * 2) + chunk * 16,
                 operand.destination +
-                    (u64)((item * operand.to_stride + row * operand.to_ld + column) * 2)};
+                    (u64)((item * operand.to_stride + row * operand.to_ld) * 2) + chunk * 16};
+    }
+
+    /* From a chunk to the one that lies `threads` behind it: some rows and some chunks. A division
+     * for each chunk would take longer than to copy it. */
+    struct step {
+        u32 rows, chunks;
+        u64 from, to;           /* bytes */
+        u64 row_from, row_to;   /* more, into the next row */
+        u64 item_from, item_to; /* and into the next item */
+
+        DEVICE step(const copier &of)
+            : rows(threads / of.row_chunks), chunks(threads - rows * of.row_chunks),
+              from((u64)(rows * of.operand.ld * 2) + chunks * 16),
+              to((u64)(rows * of.operand.to_ld * 2) + chunks * 16),
+              row_from((u64)(of.operand.ld * 2) - (u64)of.row_chunks * 16),
+              row_to((u64)(of.operand.to_ld * 2) - (u64)of.row_chunks * 16),
+              item_from((u64)(of.operand.stride - of.rows * of.operand.ld) * 2),
+              item_to((u64)(of.operand.to_stride - of.rows * of.operand.to_ld) * 2)
+        {
+        }
+    };
+
+    DEVICE void advance(place &at, const step &by) const
+    {
+        bool is_next = at.chunk + by.chunks >= row_chunks;
+
+        at.chunk += by.chunks - (is_next ? row_chunks : 0);
+        at.row += by.rows + is_next;
+        at.g_from += by.from + (is_next ? by.row_from : 0);
+        at.g_to += by.to + (is_next ? by.row_to : 0);
+#pragma unroll 1
+        for (; at.row >= rows; at.row -= rows) {
+            at.g_from += by.item_from;
+            at.g_to += by.item_to;
+        }
     }
 
     DEVICE void gmem_from_gmem(u32 first) const
     {
+        place at = place_of(first);
+        step by(*this);
         chunk_pair r[chunks_under_way];
         u64 g_to[chunks_under_way];
 
 #pragma unroll
         for (u32 i = 0; i < chunks_under_way; i++) {
-            u32 number = first + i * threads;
-
-            if (number >= chunks)
-                continue;
-            place at = place_of(number);
-            r[i].regs_from_gmem(at.g_from, at.g_from, at.g_row_end);
+            if (first + i * threads < chunks)
+                r[i].regs_from_row(at.g_from, (u32)operand.columns * 2 - at.chunk * 16);
             g_to[i] = at.g_to;
+            advance(at, by);
         }
 #pragma unroll
         for (u32 i = 0; i < chunks_under_way; i++) {

@@ -50,6 +50,21 @@ struct chunk_pair {
             ld_global_v4_u32(high, g_low + 16);
     }
 
+    /* The same, of a row that goes on for `left` bytes from g_first, at least one. */
+    DEVICE void regs_from_row(u64 g_first, u32 left)
+    {
+        u64 g_low;
+
+        skipped = (u32)g_first & 15;
+        g_low = g_first - skipped;
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            high[i] = 0;
+        ld_global_v4_u32(low, g_low);
+        if (skipped != 0 && left > 16 - skipped)
+            ld_global_v4_u32(high, g_low + 16);
+    }
+
     DEVICE void take(u32 (&r)[4]) const
     {
         chunk_across(r, low, high, skipped);
