@@ -119,7 +119,7 @@ static int run_gemm(struct cuda_execute *execute,
                                         .stream = lane->stream,
                                         .scratch = &lane->scratch,
                                         .workspace = &lane->workspace,
-                                        .written = &lane->written,
+                                        .running = &lane->running,
                                         .holder = command->job};
     struct cuda_stage stage;
     if (job->m == 0 || job->n == 0 || job->batch == 0)

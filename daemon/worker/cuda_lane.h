@@ -16,7 +16,7 @@
 
 #include "../../kernels_src/abi/ring.h"
 #include "../core/status.h"
-#include "access.h"
+#include "cuda_running.h"
 #include "cuda_scratch.h"
 #include "cuda_workspace.h"
 
@@ -48,7 +48,7 @@ struct cuda_lane {
     CUevent event; /* recorded and waited for at once, so one will do */
     struct cuda_scratch scratch;
     struct cuda_workspace workspace;
-    struct access written; /* by the latest launch (cuda_launch.h) */
+    struct cuda_running running;
     uint32_t *done;
     CUdeviceptr done_device;
     uint64_t submitted, finished; /* commands */

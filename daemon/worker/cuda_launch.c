@@ -35,6 +35,32 @@ uint64_t cuda_launch_units(const struct cuda_kernel *kernel, const struct gemmd_
     return units * MAX(job->splits, 1u);
 }
 
+/* Clusters, one for each unit; where that is an element of D, a CTA has as many at once as its
+ * threads do not share. */
+static uint64_t walkers_for(const struct cuda_kernel *kernel, const struct gemmd_job *job)
+{
+    uint64_t units = cuda_launch_units(kernel, job), elements, at_once;
+
+    if (kernel->tile_m * kernel->tile_n > 1)
+        return units;
+    elements = (uint64_t)job->m * (uint64_t)job->n * (uint64_t)job->batch;
+    at_once = kernel->threads / gemmd_dot_threads(job->k, elements);
+    return (units + at_once - 1) / at_once;
+}
+
+static uint64_t ctas_at_once(const struct cuda_kernel *kernel, uint32_t multiprocessors)
+{
+    return (uint64_t)multiprocessors * kernel->ctas_per_multiprocessor;
+}
+
+/* Another grid of its size fits beside it: what that one waits for is its launch, not a place. */
+static bool
+leaves_room(const struct cuda_kernel *kernel, const struct gemmd_job *job, uint32_t multiprocessors)
+{
+    return 2 * walkers_for(kernel, job) * cluster_of(kernel) <=
+           ctas_at_once(kernel, multiprocessors);
+}
+
 /*
  * CTAs. A grid that walks over the feed's units need never be larger than what runs at once, nor
  * than what makes the walk no longer: where some walkers would have a last unit and others none,
@@ -47,9 +73,9 @@ grid_size(const struct cuda_kernel *kernel, const struct gemmd_feed *feed, uint3
     uint32_t cluster = cluster_of(kernel);
     uint64_t units = 0, most = INT32_MAX / cluster;
     for (uint32_t i = 0; i < feed->job_count; i++)
-        units += cuda_launch_units(kernel, &feed->jobs[i]);
+        units += walkers_for(kernel, &feed->jobs[i]);
     if (!kernel->has_cta_per_tile)
-        most = MAX((uint64_t)multiprocessors * kernel->ctas_per_multiprocessor / cluster, 1u);
+        most = MAX(ctas_at_once(kernel, multiprocessors) / cluster, 1u);
 
     uint64_t rounds = (units + most - 1) / most;
     if (kernel->repack)
@@ -120,6 +146,23 @@ static const CUlaunchAttribute beside_the_end_of_the_last = {
 
 #define REPACK_CTAS 4 /* of a multiprocessor: kernels_src/load/repack.cuh */
 
+/* A launch that lets the next one begin at once is one more of those that may run beside that; any
+ * other is the only one. */
+static void running_add(struct cuda_running *running, uint32_t flags, struct access written)
+{
+    if (!(flags & GEMMD_JOB_NEXT_AT_ONCE))
+        running->count = 0;
+    running->written[running->count++] = written;
+}
+
+static bool running_touches(const struct cuda_running *running, const struct gemmd_job *job)
+{
+    for (size_t i = 0; i < running->count; i++)
+        if (access_touches_inputs(&running->written[i], job))
+            return true;
+    return false;
+}
+
 static int launch_repack(const struct cuda_launch_target *target,
                          const struct cuda_kernel *kernel,
                          struct gemmd_repack *repack,
@@ -167,7 +210,8 @@ static int repack_inputs(const struct cuda_launch_target *target,
     r = launch_repack(target, kernel, &repack, ret_fault);
     if (!r) {
         scratch->holder = target->holder;
-        *target->written = (struct access){scratch->address, scratch->address + size, true};
+        running_add(target->running, /* flags= */ 0,
+                    (struct access){scratch->address, scratch->address + size, true});
     }
     return r;
 }
@@ -240,8 +284,11 @@ static int prepare(const struct cuda_launch_target *target,
     if (!r && job->splits > 1)
         r = cuda_workspace_give(target->workspace, target->driver, target->stream, kernel, job,
                                 ret_fault);
-    if (kernel->begins_early && !access_touches_inputs(target->written, job))
+    if (kernel->begins_early && !running_touches(target->running, job))
         job->flags |= GEMMD_JOB_INPUTS_SETTLED;
+    if (kernel->begins_early && target->running->count < CUDA_RUNNING_MAX &&
+        leaves_room(kernel, job, target->multiprocessors))
+        job->flags |= GEMMD_JOB_NEXT_AT_ONCE;
     return r;
 }
 
@@ -257,7 +304,7 @@ int cuda_launch(const struct cuda_launch_target *target,
     if (!kernel->begins_early) {
         r = launch_feed(target, kernel, feed, ret_fault);
         if (!r)
-            *target->written = (struct access){0};
+            target->running->count = 0;
         return r;
     }
 
@@ -265,7 +312,8 @@ int cuda_launch(const struct cuda_launch_target *target,
     r = prepare(target, kernel, &own.jobs[0], ret_fault);
     if (!r)
         r = launch_feed(target, kernel, &own, ret_fault);
-    if (!r)
-        *target->written = access_of_output(&own.jobs[0]);
-    return r;
+    if (r)
+        return r;
+    running_add(target->running, own.jobs[0].flags, access_of_output(&own.jobs[0]));
+    return 0;
 }

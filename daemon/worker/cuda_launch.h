@@ -5,8 +5,10 @@
  *
  * Kernels that begin early run beside the end of the launch before them, and let the next one begin
  * when that has ended. So the launch before is the only one that may still be writing; inputs that
- * it does not write are settled and the kernel reads them at once. Copies, fills and writes
- * in between wait for it, and the next launch for them, as it does for events that the stream waits
+ * it does not write are settled and the kernel reads them at once. A grid that leaves room is told
+ * to let the next one begin at once: then some launches may be writing, and inputs are settled that
+ * none of them writes. Each of them ends after all before it have. Copies, fills and writes in
+ * between wait for it, and the next launch for them, as it does for events that the stream waits
  * for there; to record one keeps nobody.
  *
  * Thread: the worker's. Holds nothing.
@@ -16,6 +18,7 @@
 #include "../../kernels_src/abi/job.h"
 #include "access.h"
 #include "cuda_kernel.h"
+#include "cuda_running.h"
 #include "cuda_scratch.h"
 #include "cuda_workspace.h"
 
@@ -29,7 +32,7 @@ struct cuda_launch_target {
     CUstream stream;
     struct cuda_scratch *scratch;     /* of the stream; for kernels that repack their inputs */
     struct cuda_workspace *workspace; /* of the stream; for jobs with splits */
-    struct access *written;           /* of the stream: what its latest launch writes */
+    struct cuda_running *running;     /* of the stream */
     uint64_t holder; /* number of what the feed is a part of: a later part finds the copies of an
                         earlier one where they are; 0: they are made anew */
 };

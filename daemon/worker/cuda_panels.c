@@ -297,7 +297,7 @@ compute(struct cuda_panels *panels, const struct panel_step *step, struct fault 
                                         .stream = stream,
                                         .scratch = &lane->scratch,
                                         .workspace = &lane->workspace,
-                                        .written = &lane->written};
+                                        .running = &lane->running};
     int r = 0;
 
     /* What comes in does so in order, so the last of it is enough. */

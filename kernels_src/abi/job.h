@@ -46,6 +46,9 @@ enum {
     /* By the worker, of a kernel that begins beside the end of the grid before it: that one does
      * not write A or B, which may be read at once. */
     GEMMD_JOB_INPUTS_SETTLED = 1u << 9,
+    /* By the worker, of such a kernel whose grid leaves room: the next one may begin as soon as all
+     * of this one's CTAs have. What it may read at once follows from all that may still run. */
+    GEMMD_JOB_NEXT_AT_ONCE = 1u << 10,
 };
 
 struct gemmd_job {
@@ -144,6 +147,26 @@ struct gemmd_repack_operand {
     gemmd_i64 ld, stride;           /* of the source, elements */
     gemmd_i64 to_ld, to_stride;     /* of the copy, multiples of 8 */
 };
+
+/*
+ * Threads of a CTA that share an element of D, a power of two, in kernels whose unit is an element
+ * (CONFIG_SCHEDULE_DOT): as many as have something to load at once, but no more in all than leave
+ * room for another such grid.
+ */
+#ifdef __CUDACC_RTC__
+__device__ __forceinline__
+#else
+static inline
+#endif
+    gemmd_u32
+    gemmd_dot_threads(gemmd_i64 k, gemmd_u64 elements)
+{
+    gemmd_u32 threads = 1;
+
+    while (threads < 256 && (gemmd_i64)threads * 8 < k && elements * threads <= (1u << 15))
+        threads *= 2;
+    return threads;
+}
 
 #define GEMMD_REPACK_OPERANDS 2    /* A, B */
 #define GEMMD_REPACK_THREADS  256  /* of a CTA */

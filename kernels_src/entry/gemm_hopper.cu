@@ -34,6 +34,7 @@ DEVICE void load(const launch &in)
         loads.stamp.open(GEMMD_STAMP_LOADER, true);
         loads.run();
     } else if (threadIdx.x == 32) {
+        lead_on(in.feed.jobs[0]);
         take_turn();
     }
 }

@@ -133,14 +133,18 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
             setmaxnreg_inc<224>();
         multiplier(in, (int)warp / 4, warp % 4, lane).run();
     } else if constexpr (cfg::realigns) {
+        if (threadIdx.x == smem::warps * 32)
+            lead_on(feed.jobs[0]);
         realigner(feed, in.place, in.s_base, threadIdx.x - smem::warps * 32).run();
     } else {
         if (cfg::moves_registers)
             setmaxnreg_dec<56>();
-        if (warp == smem::warps && lane == 0)
+        if (warp == smem::warps && lane == 0) {
             loader(feed, maps, in.place, in.s_base).run();
-        else if (warp == smem::warps + 1 && lane == 0)
+        } else if (warp == smem::warps + 1 && lane == 0) {
+            lead_on(feed.jobs[0]);
             take_turn();
+        }
     }
     cluster_leave(); /* another CTA may still read what this one offers */
 }

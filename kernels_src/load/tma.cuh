@@ -5,10 +5,10 @@
 #pragma once
 
 #include "pipe/stamps.cuh"
-#include "ptx/griddepcontrol.cuh"
 #include "ptx/proxy.cuh"
 #include "ptx/tma.cuh"
 #include "sched/job_feed.cuh"
+#include "sched/turn.cuh"
 
 /* One operand of one unit. SHARERS: CTAs of the cluster that read the same. */
 template <typename TILE, int SHARERS> struct tensor_operand {
@@ -138,22 +138,6 @@ DEVICE k_span k_span_of(const job_feed &work, u32 rank_k)
     /* As if the others had as many more, too. */
     return {part * least + max_of(part - from, 0) - min_of(part, others) * more,
             least + (part >= from) - (part < others ? more : 0)};
-}
-
-/* Of a feed's first job, for all of them: what the grid before writes is none of their inputs. */
-DEVICE bool are_settled(const gemmd_job &first)
-{
-    return first.flags & GEMMD_JOB_INPUTS_SETTLED;
-}
-
-/* By one thread of every CTA. The next grid may begin when the one before this has ended: so there
- * are two at any time, and what a launch need not wait for follows from the one before it alone
- * (daemon/worker/cuda_launch.c). No CTA leaves earlier, so the end of a grid is that of all before
- * it. */
-DEVICE void take_turn()
-{
-    griddepcontrol_wait();
-    griddepcontrol_launch_dependents();
 }
 
 /* The loading thread's walk: K tile after K tile over all units, ahead of who multiplies by as

@@ -155,7 +155,7 @@ int product_launch(void *context, CUstream stream, size_t set)
                                         .stream = stream,
                                         .scratch = &p->place->scratch,
                                         .workspace = &p->place->workspace,
-                                        .written = &p->place->written};
+                                        .running = &p->place->running};
     return cuda_launch(&target, side->kernel, &feed, &fault);
 }
 

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "../../daemon/plan/plan.h"
-#include "../../daemon/worker/access.h"
+#include "../../daemon/worker/cuda_running.h"
 #include "../../daemon/worker/cuda_scratch.h"
 #include "../../daemon/worker/cuda_workspace.h"
 #include "data.h"
@@ -26,7 +26,7 @@ struct kernels_place {
     CUdeviceptr memory;              /* the sets of the current row */
     struct cuda_scratch scratch;     /* the check's launch makes it large enough for the others */
     struct cuda_workspace workspace; /* and takes this */
-    struct access written;           /* by the latest launch */
+    struct cuda_running running;
     size_t memory_size;
     void *result; /* pinned host memory for D */
     size_t result_size;

@@ -389,12 +389,13 @@ void kernel_cases_repeat(const char *configuration, uint32_t splits, int times)
 #define CHAIN_LINKS 64
 #define CHAIN_STEP  ((uint64_t)CHAIN_SIDE * CHAIN_SIDE * 2)
 #define CHAIN_FIRST (CHAIN_LINKS * CHAIN_STEP) /* behind the Bs */
-#define CHAIN_SIZE  (CHAIN_FIRST + (CHAIN_LINKS + 3) * CHAIN_STEP)
+#define CHAIN_FAR   10                         /* links, further than launches may begin at once */
+#define CHAIN_SIZE  (CHAIN_FIRST + (CHAIN_LINKS + CHAIN_FAR) * CHAIN_STEP)
 
-/* The Bs so that products neither grow nor vanish, then the three As that are no product. */
+/* The Bs so that products neither grow nor vanish, then the As that are no product. */
 static void chain_fill(enum dtype dtype)
 {
-    for (uint64_t i = 0; i < (CHAIN_FIRST + 3 * CHAIN_STEP) / 2; i++)
+    for (uint64_t i = 0; i < (CHAIN_FIRST + CHAIN_FAR * CHAIN_STEP) / 2; i++)
         dtype_store(dtype, bench.host, i,
                     random_value(dtype) * (i < CHAIN_FIRST / 2 ? sqrt(3.0 / CHAIN_SIDE) : 1));
     copy(0, CHAIN_SIZE, true);
@@ -465,7 +466,7 @@ void kernel_cases_chain(const char *configuration, uint32_t splits)
     cr_assert_eq(compile_all(&compiled, 1, &fault), 0, "%s", fault.message);
     cr_assert(load(&compiled, 1));
     chain_fill(compiled.config.input);
-    for (int distance = 3; distance > 0; distance--)
+    for (int distance = CHAIN_FAR; distance > 0; distance--)
         chain_check(&compiled, splits, distance);
     nvrtc_result_deinit(&compiled.result);
     bench.gpu->operations->close(bench.gpu);
@@ -484,7 +485,6 @@ void kernel_cases_run(enum config_family family)
     for (size_t i = 0; i < count; i++)
         compiled[i].config = configs[i];
     cr_assert_eq(compile_all(compiled, count, &fault), 0, "%s", fault.message);
-
     for (size_t i = 0; i < count; i++) {
         if (!load(&compiled[i], i))
             continue;

@@ -208,13 +208,13 @@ static int launch(struct machine *machine,
                   struct fault *fault)
 {
     struct gemmd_feed feed = {.job_count = 1};
-    struct access written = {0};
+    struct cuda_running running = {0};
     struct cuda_launch_target target = {.driver = &machine->driver,
                                         .multiprocessors = a->ctas,
                                         .stream = machine->stream,
                                         .scratch = &machine->scratch,
                                         .workspace = &machine->workspace,
-                                        .written = &written};
+                                        .running = &running};
     uint64_t address[OPERAND_COUNT];
     int r = 0;
 

@@ -130,6 +130,18 @@ Test(cuda_launch, begins_small_products_beside_the_end_of_the_one_before_and_lar
     cr_expect_not(fake_driver_last_launch().is_early);
 }
 
+/* K = 32: four threads for each element, as abi/job.h says. */
+Test(cuda_launch, shares_the_threads_of_a_cta_among_elements_where_those_are_the_tiles)
+{
+    struct link_message request = kernel();
+
+    request.threads = 256;
+    request.tile_m = request.tile_n = 1;
+    cr_assert_eq(gemmd_dot_threads(32, 65 * 3), 4);
+    cr_assert_eq(launch(&request, 65, 3), STATUS_OK);
+    cr_expect_eq(fake_driver_last_launch().grid, (65 * 3 * 4 + 255) / 256);
+}
+
 Test(cuda_launch, encodes_maps_only_for_kernels_that_take_them)
 {
     struct link_message request = kernel();
@@ -246,17 +258,71 @@ Test(cuda_launch, makes_inputs_wait_for_the_launch_that_writes_them)
     cr_expect(is_settled(&reads_behind_it));
 }
 
-/* Each grid lets the next one begin when the one before it has ended. */
+/* A tile more than run at once. */
+static struct gemmd_job tall(uint64_t a, uint64_t b, uint64_t d)
+{
+    struct gemmd_job job = square(a, b, d);
+
+    job.m = (FAKE_DRIVER_MULTIPROCESSORS + 1) * TILE;
+    return job;
+}
+
+/* Each grid that fills the device lets the next one begin when the one before it has ended. */
 Test(cuda_launch, makes_inputs_wait_for_no_launch_but_the_last)
 {
-    struct gemmd_job first = square(0x10000, 0x20000, 0x30000);
-    struct gemmd_job between = square(0x10000, 0x20000, 0x40000);
-    struct gemmd_job reads_the_first = square(0x30000, 0x20000, 0x50000);
+    struct gemmd_job first = tall(0x10000, 0x20000, 0x30000);
+    struct gemmd_job between = tall(0x10000, 0x20000, 0x40000);
+    struct gemmd_job reads_the_first = tall(0x30000, 0x20000, 0x50000);
 
     load(early_kernel());
     cr_expect(is_settled(&first));
+    cr_expect_not(launched.flags & GEMMD_JOB_NEXT_AT_ONCE);
     cr_expect(is_settled(&between));
     cr_expect(is_settled(&reads_the_first));
+}
+
+static struct gemmd_job next_of(const struct gemmd_job *job)
+{
+    struct gemmd_job next = *job;
+
+    next.d += 2 * TILE * TILE;
+    return next;
+}
+
+/* Grids that leave room: each may begin as soon as the one before it has. */
+Test(cuda_launch, makes_inputs_wait_for_all_launches_since_one_that_let_no_other_begin_at_once)
+{
+    struct gemmd_job job = square(0x10000, 0x20000, 0x30000), reader = job;
+
+    load(early_kernel());
+    reader.a = job.d;
+    reader.d = 0x100000;
+    cr_expect(is_settled(&job), "there is none before it");
+    for (int i = 0; i < 3; i++) {
+        job = next_of(&job);
+        cr_expect(is_settled(&job), "it shares its inputs, and writes elsewhere");
+        cr_expect(launched.flags & GEMMD_JOB_NEXT_AT_ONCE);
+    }
+    cr_expect_not(is_settled(&reader), "four launches ago");
+}
+
+/* So that there are never more of them to be compared with. */
+Test(cuda_launch, lets_some_launches_begin_at_once_and_then_waits_for_the_first_of_them)
+{
+    struct gemmd_job job = square(0x10000, 0x20000, 0x30000), reader = job;
+
+    load(early_kernel());
+    reader.a = job.d;
+    reader.d = 0x100000;
+    for (int i = 0; i < CUDA_RUNNING_MAX; i++) {
+        cr_expect(is_settled(&job));
+        cr_expect(launched.flags & GEMMD_JOB_NEXT_AT_ONCE);
+        job = next_of(&job);
+    }
+    cr_expect(is_settled(&job));
+    cr_expect_not(launched.flags & GEMMD_JOB_NEXT_AT_ONCE, "the next begins after all of these");
+    cr_expect(is_settled(&reader), "what it reads has been written");
+    cr_expect(launched.flags & GEMMD_JOB_NEXT_AT_ONCE);
 }
 
 Test(cuda_launch, says_nothing_of_inputs_to_kernels_that_begin_after_the_last_has_ended)
