@@ -37,6 +37,8 @@ static const char *const schedule_texts[] = {
     [CONFIG_SCHEDULE_COOP] = "coop",
     [CONFIG_SCHEDULE_PINGPONG] = "pingpong",
     [CONFIG_SCHEDULE_SPLIT] = "split",
+    [CONFIG_SCHEDULE_OUTER] = "outer",
+    [CONFIG_SCHEDULE_DOT] = "dot",
 };
 
 static const char *const copy_texts[] = {
@@ -286,6 +288,24 @@ static void hopper_resources(const struct config *config,
         ret_resources->box[CONFIG_BOX_D] = out;
 }
 
+#define DIRECT_CHUNK 8  /* elements that a thread stores at once, and rows that begin alike */
+#define DIRECT_PITCH 36 /* words: kernels_src/tile/panels.cuh */
+
+/* Panels of both operands in 32 bits, or on the way out a chunk of each thread; of DOT, a sum of
+ * each thread. */
+static void direct_resources(const struct config_tile *tile, struct config_resources *ret_resources)
+{
+    uint32_t threads = tile->warps_m * 32;
+    uint32_t panels = tile->k * (tile->m + DIRECT_CHUNK * DIRECT_PITCH) * 4;
+    uint32_t slabs = threads * DIRECT_CHUNK * 4;
+    bool is_outer = tile->schedule == CONFIG_SCHEDULE_OUTER;
+
+    ret_resources->threads = threads;
+    ret_resources->shared_memory = is_outer ? MAX(panels, slabs) : threads * 4;
+    ret_resources->is_persistent = true;
+    ret_resources->begins_early = true;
+}
+
 void config_resources(const struct config *config, struct config_resources *ret_resources)
 {
     struct config_tile tile;
@@ -297,7 +317,9 @@ void config_resources(const struct config *config, struct config_resources *ret_
     is_known = config_tile_find(config, &tile);
     assert(is_known);
     ret_resources->ctas_per_multiprocessor = tile.ctas_per_multiprocessor;
-    if (config->family == CONFIG_HOPPER)
+    if (config_is_direct(config))
+        direct_resources(&tile, ret_resources);
+    else if (config->family == CONFIG_HOPPER)
         hopper_resources(config, &tile, ret_resources);
     else
         portable_resources(&tile, ret_resources);
@@ -317,6 +339,9 @@ static const char *hopper_source(const struct config *config)
 {
     if (config->schedule == CONFIG_SCHEDULE_TILED)
         return "entry/gemm_tiled.cu";
+    if (config_is_direct(config))
+        return config->schedule == CONFIG_SCHEDULE_DOT ? "entry/gemm_dot.cu"
+                                                       : "entry/gemm_outer.cu";
     if (config_is_split(config))
         return config->copy == CONFIG_COPY_REPACK ? "entry/gemm_hopper_split_repack.cu"
                                                   : "entry/gemm_hopper_split.cu";

@@ -10,6 +10,7 @@
  *   sm80.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16               (portable)
  *   sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma             (hopper)
  *   sm90a.bf16.bf16.nt.128x64x128.s4.c1x1x2.split.tma.swapped  (hopper, for small M)
+ *   sm90a.bf16.bf16.nt.1x1x16.s1.c1x1.dot.element              (hopper, for few elements)
  * LAYOUT: n as stored row-major, t transposed, as in BLAS with A[M,K] and B[N,K] being `nt`.
  * CLUSTER: CTAs along M and N, and along K where more than one share a tile. Tile and cluster are
  * those of D, also where the operands are exchanged (`swapped`).
@@ -38,6 +39,9 @@ enum config_schedule {
     CONFIG_SCHEDULE_PINGPONG,   /* and each group of four has a tile of its own */
     CONFIG_SCHEDULE_SPLIT,      /* as COOP, but a tile's K may be shared: by the CTAs of a cluster,
                                    and by clusters */
+    /* hopper, on CUDA cores, any alignment: where tensor cores would have little to do */
+    CONFIG_SCHEDULE_OUTER, /* short K: sums of outer products, D in whole chunks */
+    CONFIG_SCHEDULE_DOT, /* few elements of D, each by threads that share K; a tile is an element */
 };
 
 enum config_copy {
@@ -121,6 +125,11 @@ static inline uint32_t config_cluster(const struct config *config)
 static inline bool config_is_split(const struct config *config)
 {
     return config->schedule == CONFIG_SCHEDULE_SPLIT;
+}
+
+static inline bool config_is_direct(const struct config *config)
+{
+    return config->schedule >= CONFIG_SCHEDULE_OUTER;
 }
 
 #define CONFIG_LIST_MAX 250 /* per architecture; a budget, tests hold it */

@@ -59,6 +59,34 @@ static const struct split_row split_rows[] = {
     {64, 64, 64, 2, 4, 1, 1, 1, true, false, false, CONFIG_COPY_REALIGN},
 };
 
+/* On CUDA cores, where rows start anywhere. */
+static const struct config_tile direct_tiles[] = {
+    {.copy = CONFIG_COPY_ELEMENT,
+     .m = 64,
+     .n = 248,
+     .k = 8,
+     .stages = 1,
+     .warps_m = 8,
+     .warps_n = 1,
+     .ctas_per_multiprocessor = 2,
+     .cluster_m = 1,
+     .cluster_n = 1,
+     .cluster_k = 1,
+     .schedule = CONFIG_SCHEDULE_OUTER},
+    {.copy = CONFIG_COPY_ELEMENT,
+     .m = 1,
+     .n = 1,
+     .k = 16,
+     .stages = 1,
+     .warps_m = 8,
+     .warps_n = 1,
+     .ctas_per_multiprocessor = 4,
+     .cluster_m = 1,
+     .cluster_n = 1,
+     .cluster_k = 1,
+     .schedule = CONFIG_SCHEDULE_DOT},
+};
+
 /* The lower steps of the ladder, for bf16 as A[M,K] and B[N,K]: to be measured, never planned. */
 static const struct whole_row ladder[] = {
     {128, 256, 1, 8, 1, 1, CONFIG_SCHEDULE_TILED, false, CONFIG_COPY_TMA},
@@ -74,7 +102,8 @@ struct row {
     bool has_wide_output, has_trans_a;
 };
 
-#define PLANNED_COUNT (ARRAY_SIZE(whole_rows) + ARRAY_SIZE(split_rows))
+#define DIRECT_FIRST  (ARRAY_SIZE(whole_rows) + ARRAY_SIZE(split_rows))
+#define PLANNED_COUNT (DIRECT_FIRST + ARRAY_SIZE(direct_tiles))
 
 /* Of one group, two fit into a multiprocessor when the ring is short. */
 static uint32_t ctas_of(const struct whole_row *row)
@@ -137,7 +166,12 @@ static struct row planned_row(size_t index, enum dtype input)
 {
     if (index < ARRAY_SIZE(whole_rows))
         return row_of_whole(&whole_rows[index], input);
-    return row_of_split(&split_rows[index - ARRAY_SIZE(whole_rows)], input);
+    if (index < DIRECT_FIRST)
+        return row_of_split(&split_rows[index - ARRAY_SIZE(whole_rows)], input);
+
+    struct row row = {.tile = direct_tiles[index - DIRECT_FIRST], .has_trans_a = true};
+    row.tile.input = input;
+    return row;
 }
 
 static bool row_has(const struct row *row, const struct config *kind)
@@ -145,7 +179,8 @@ static bool row_has(const struct row *row, const struct config *kind)
     bool is_16_bits = kind->input == DTYPE_BF16 || kind->input == DTYPE_FP16;
     /* A tile whose rows run along N has whole blocks of them; other widths are for the layout of
      * layers alone. */
-    bool fits_n = row->tile.n % SWIZZLE_SPAN == 0 || (kind->trans_b && !kind->trans_a);
+    bool fits_n = row->tile.n % SWIZZLE_SPAN == 0 || (kind->trans_b && !kind->trans_a) ||
+                  row->tile.copy == CONFIG_COPY_ELEMENT;
 
     return is_16_bits && fits_n && (kind->output == kind->input || row->has_wide_output) &&
            (!kind->trans_a || row->has_trans_a);

@@ -75,12 +75,14 @@ bool config_tile_matches(const struct config_tile *tile, const struct config *co
            tile->is_swapped == config->is_swapped && tile->schedule == config->schedule;
 }
 
-/* What tensor copies and wgmma can compute, they compute: no mma.sync for aligned rows there. */
+/* What tensor copies and wgmma can compute, they compute: no mma.sync for aligned rows there, and
+ * for others one tile, for sizes that neither they nor the kernels beside them can count. */
 static bool is_listed(const struct portable_row *row, uint32_t arch)
 {
     bool is_16_bits = row->input == DTYPE_BF16 || row->input == DTYPE_FP16;
 
-    return arch != HOPPER_ARCH || !is_16_bits || row->copy != CONFIG_COPY_V16;
+    return arch != HOPPER_ARCH || !is_16_bits ||
+           (row->copy == CONFIG_COPY_ELEMENT && row->m == 128);
 }
 
 bool config_tile_find(const struct config *config, struct config_tile *ret_tile)
@@ -98,7 +100,7 @@ bool config_tile_find(const struct config *config, struct config_tile *ret_tile)
 struct config config_of_tile(const struct config *kind, const struct config_tile *tile)
 {
     return (struct config){
-        .family = tile->copy >= CONFIG_COPY_TMA ? CONFIG_HOPPER : CONFIG_PORTABLE,
+        .family = tile->schedule >= CONFIG_SCHEDULE_TILED ? CONFIG_HOPPER : CONFIG_PORTABLE,
         .arch = kind->arch,
         .input = tile->input,
         .output = kind->output,

@@ -5,6 +5,7 @@
 #include "plan.h"
 
 #include "plan_hopper.h"
+#include "plan_hopper_direct.h"
 #include "plan_portable.h"
 
 #include <stdio.h>
@@ -136,6 +137,10 @@ explain(const struct plan_device *device, enum operand_role unaligned, struct pl
         snprintf(copy, sizeof copy,
                  "rows of %s do not all start on %d bytes, so %.1f MB of inputs are copied first",
                  operand_name(unaligned), ROW_ALIGNMENT, plan->repack_bytes * 1e-6);
+    else if (config_is_direct(&plan->config))
+        snprintf(copy, sizeof copy,
+                 "rows of %s do not all start on %d bytes, and CUDA cores multiply what they load",
+                 operand_name(unaligned), ROW_ALIGNMENT);
     else if (plan->config.copy == CONFIG_COPY_REALIGN)
         snprintf(copy, sizeof copy,
                  "rows of %s do not all start on %d bytes, so threads shift what they load",
@@ -186,10 +191,11 @@ static void rank_insert(struct ranking *ranking, const struct plan *candidate)
     ranking->plan[at] = *candidate;
 }
 
-/* The configurations with this kind of copies. */
+/* The configurations with this kind of copies; `on_cores`: of them those on CUDA cores alone. */
 static void rank_with(const struct problem *problem,
                       const struct plan_device *device,
                       enum config_copy copy,
+                      bool on_cores,
                       double repacked,
                       struct ranking *ranking)
 {
@@ -200,10 +206,14 @@ static void rank_with(const struct problem *problem,
                           .trans_b = problem->trans_b};
     struct config configs[CONFIG_PLANNED_MAX];
     size_t count = config_list_planned(&kind, configs);
+    bool may_be_direct = plan_hopper_direct_can(problem);
 
     for (size_t i = 0; i < count; i++) {
         struct plan candidate = {0};
+        bool is_direct = config_is_direct(&configs[i]);
 
+        if (is_direct ? !may_be_direct : on_cores)
+            continue;
         if (!config_fits(&configs[i], copy, device->shared_memory_per_block))
             continue;
         if (configs[i].family == CONFIG_HOPPER && !plan_hopper_finishes(problem, &configs[i]))
@@ -233,16 +243,15 @@ static enum status rank(const struct problem *problem,
     is_aligned = unaligned == OPERAND_COUNT;
     is_hopper = plan_hopper_can(problem);
     if (is_aligned && is_hopper)
-        rank_with(problem, device, CONFIG_COPY_TMA, 0, ranking);
+        rank_with(problem, device, CONFIG_COPY_TMA, false, 0, ranking);
     if (ranking->count == 0 && is_aligned)
-        rank_with(problem, device, CONFIG_COPY_V16, 0, ranking);
+        rank_with(problem, device, CONFIG_COPY_V16, false, 0, ranking);
     if (is_hopper && !(is_aligned && plan_hopper_is_plain(problem)) &&
         repacked <= PLAN_REPACK_BYTES_MAX)
-        rank_with(problem, device, CONFIG_COPY_REPACK, repacked, ranking);
+        rank_with(problem, device, CONFIG_COPY_REPACK, false, repacked, ranking);
     if (!is_aligned && is_hopper)
-        rank_with(problem, device, CONFIG_COPY_REALIGN, 0, ranking);
-    if (ranking->count == 0 || !is_aligned)
-        rank_with(problem, device, CONFIG_COPY_ELEMENT, 0, ranking);
+        rank_with(problem, device, CONFIG_COPY_REALIGN, false, 0, ranking);
+    rank_with(problem, device, CONFIG_COPY_ELEMENT, ranking->count > 0 && is_aligned, 0, ranking);
     if (ranking->count == 0)
         return fault_set(ret_fault, STATUS_UNSUPPORTED, "dtype",
                          "no kernel for %s to %s on architecture %u with %u bytes of shared "

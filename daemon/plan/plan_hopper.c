@@ -11,6 +11,7 @@
  * models, in graphs of launches over rotating buffers. Within 10 % of what was measured there.
  */
 #include "plan_hopper.h"
+#include "plan_hopper_direct.h"
 #include "plan_hopper_split.h"
 
 #include <math.h>
@@ -279,7 +280,9 @@ void plan_hopper_predict(const struct problem *problem,
                          const struct plan_device *device,
                          struct plan *ret_plan)
 {
-    if (config_is_split(config))
+    if (config_is_direct(config))
+        plan_hopper_direct_predict(problem, config, device, memory_bytes(problem), ret_plan);
+    else if (config_is_split(config))
         plan_hopper_split_predict(problem, config, device, memory_bytes(problem), ret_plan);
     else
         predict_whole(problem, config, device, ret_plan);

@@ -18,8 +18,6 @@
 #define L2_BYTES_CLOCK   46.0   /* and when all do */
 #define TURN_CLOCKS      365.0  /* of the loop over K tiles */
 #define NARROW_CLOCKS    600.0  /* of the same in the narrowest tiles that repack, as measured */
-#define REALIGN_CLOCKS   1800.0 /* of a turn where threads shift what they load */
-#define REALIGN_BYTES    12.0   /* a clock, that a multiprocessor shifts */
 #define NORM             3.2    /* of two bounds of one time */
 #define LAUNCH_SECONDS   0.85e-6
 #define FILL_CLOCKS      820.0  /* the first K tile, the last store */
@@ -93,16 +91,13 @@ static double power_share(const struct config *config)
     return config->tile_m * config->tile_n >= 128 * 192 ? 0.60 : 0.56;
 }
 
-/* `crowd`: CTAs of a multiprocessor that share its shared memory. */
-static double k_tile_clocks(const struct config *config, double input_size, double crowd)
+static double k_tile_clocks(const struct config *config, double input_size)
 {
     double bytes = span_of(config) * config->tile_k * input_size;
     double product = 2.0 * config->tile_m * config->tile_n * config->tile_k;
     double turn =
         config->copy == CONFIG_COPY_REPACK && config->tile_m < 64 ? NARROW_CLOCKS : TURN_CLOCKS;
 
-    if (config->copy == CONFIG_COPY_REALIGN)
-        return fmax(REALIGN_CLOCKS, crowd * bytes / REALIGN_BYTES);
     return fmax(turn,
                 fmax(bytes / READ_BYTES_CLOCK, product / (FLOP_PER_CLOCK * product_share(config))));
 }
@@ -112,8 +107,7 @@ epilogue_clocks(const struct problem *problem, const struct config *config, uint
 {
     double area = (double)config->tile_m * config->tile_n, share = area / config->cluster_k;
     double pairs = fmax(share / (16 * 16) / (groups_of(config) * 4), 1);
-    double clocks = pairs * PAIR_CLOCKS * (problem->beta != 0 ? 1.5 : 1) *
-                    (config->copy == CONFIG_COPY_REALIGN ? 2 : 1);
+    double clocks = pairs * PAIR_CLOCKS * (problem->beta != 0 ? 1.5 : 1);
 
     if (config->cluster_k > 1)
         clocks += MEET_CLOCKS + PEER_CLOCKS * config->cluster_k +
@@ -138,17 +132,15 @@ static void predict_with(const struct problem *problem,
     double product = 2.0 * config->tile_m * config->tile_n * config->tile_k;
     struct config_resources resources;
     double multiprocessors = MAX(device->multiprocessors, 1u);
-    double at_once, rounds, crowd, ctas_time, l2_time;
+    double at_once, rounds, ctas_time, l2_time;
 
     config_resources(config, &resources);
     at_once = clusters_at_once(config, &resources, device);
     rounds = ceil(units * splits / at_once);
-    crowd = fmin(ceil(units * splits * config_cluster(config) / multiprocessors),
-                 resources.ctas_per_multiprocessor);
-    ctas_time = plan_hopper_rounds(units * splits / at_once,
-                                   k_tiles * k_tile_clocks(config, input_size, crowd),
-                                   k_tiles * product / FLOP_PER_CLOCK / power_share(config)) /
-                clock;
+    ctas_time =
+        plan_hopper_rounds(units * splits / at_once, k_tiles * k_tile_clocks(config, input_size),
+                           k_tiles * product / FLOP_PER_CLOCK / power_share(config)) /
+        clock;
     l2_time = reads / (L2_BYTES_CLOCK * multiprocessors) / clock;
     ret_plan->config = *config;
     ret_plan->splits = splits;
@@ -179,7 +171,10 @@ void plan_hopper_split_predict(const struct problem *problem,
     for (uint32_t splits = 1; splits <= most; splits++) {
         struct plan candidate = {.memory_seconds = memory, .repack_bytes = ret_plan->repack_bytes};
 
-        predict_with(problem, config, device, splits, &candidate);
+        if (config->copy == CONFIG_COPY_REALIGN)
+            plan_hopper_realign_predict(problem, config, device, splits, &candidate);
+        else
+            predict_with(problem, config, device, splits, &candidate);
         candidate.fixed_seconds += repack;
         candidate.predicted_seconds += repack;
         if (splits == 1 || candidate.predicted_seconds < best.predicted_seconds)

@@ -13,6 +13,13 @@
 
 /* The most splits that the workspace has room for, at least 1. */
 uint32_t plan_splits_max(const struct problem *problem, const struct config *config);
+/* The same for a number of splits, of configurations that realign. `ret_plan` has memory_seconds.
+ */
+void plan_hopper_realign_predict(const struct problem *problem,
+                                 const struct config *config,
+                                 const struct plan_device *device,
+                                 uint32_t splits,
+                                 struct plan *ret_plan);
 /* Predicted times of `problem` with a split configuration and the best number of splits: fills
  * everything but the reason. `memory_bytes`: what the product moves at least. */
 void plan_hopper_split_predict(const struct problem *problem,

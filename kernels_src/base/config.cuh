@@ -39,6 +39,8 @@ enum schedule {
     schedule_coop,
     schedule_pingpong,
     schedule_split,
+    schedule_outer, /* from here on: on CUDA cores */
+    schedule_dot,
 };
 
 constexpr int input = GEMMD_INPUT;
@@ -73,10 +75,13 @@ constexpr int cluster_k = GEMMD_CLUSTER_K; /* CTAs that share a tile, each a par
 constexpr bool is_split = schedule == schedule_split;
 constexpr bool trims_edges = stores_anywhere && !is_split; /* see sched/raster.cuh */
 constexpr bool is_hopper = schedule >= schedule_tiled;
+constexpr bool is_direct = schedule >= schedule_outer;
+constexpr bool has_wgmma = is_hopper && !is_direct;
 /* Bias and activation: the plan gives them to no other (plan_hopper_finishes). */
-constexpr bool finishes = !is_hopper || stores_anywhere;
+constexpr bool finishes = !has_wgmma || stores_anywhere;
 
-constexpr int unit = is_hopper       ? unit_wgmma
+constexpr int unit = has_wgmma                  ? unit_wgmma
+                     : is_direct                ? unit_simt
                      : input == fp32 ? unit_simt
                      : input == fp64 ? unit_mma_64
                      : input == int8 ? unit_mma_8
@@ -90,7 +95,7 @@ constexpr int warp_n = tile_n / warps_n;
 /* Hopper: warps that multiply form groups of four. Specialised schedules have one more group, whose
  * first thread loads; split configurations of one group two more warps, behind the others, or, to
  * realign, four. Cooperative groups share a tile by rows; ping-pong groups have one each. */
-constexpr bool is_specialized = schedule >= schedule_coop;
+constexpr bool is_specialized = schedule >= schedule_coop && has_wgmma;
 constexpr bool is_pingpong = schedule == schedule_pingpong;
 constexpr int groups = warps_m * warps_n / 4;
 constexpr int group_m = is_pingpong ? tile_m : tile_m / groups;
@@ -106,12 +111,13 @@ static_assert(is_hopper || stages >= 2, "a ring that all fill has at least two s
 static_assert(is_hopper || cluster == 1 && !is_swapped, "clusters are the hopper family's");
 static_assert(is_hopper || schedule == (input == fp32 ? schedule_simt : schedule_mma),
               "fp32 is SIMT, all else mma.sync");
-static_assert(warp_m * warps_m == tile_m && warp_n * warps_n == tile_n, "warps cover the tile");
-static_assert(tile_k * input_size % 32 == 0, "rows of a K tile are whole pairs of chunks");
+static_assert(is_direct || warp_m * warps_m == tile_m && warp_n * warps_n == tile_n,
+              "warps cover the tile");
+static_assert(is_direct || tile_k * input_size % 32 == 0, "rows of a K tile are whole pairs of chunks");
 
-static_assert(!is_hopper || warps_n == 1 && warps_m % 4 == 0, "groups divide the tile by rows");
-static_assert(!is_hopper || group_m % 64 == 0, "wgmma has 64 rows");
-static_assert(!is_hopper || tile_k * input_size % 128 == 0, "whole rows of the 128B swizzle");
+static_assert(!has_wgmma || warps_n == 1 && warps_m % 4 == 0, "groups divide the tile by rows");
+static_assert(!has_wgmma || group_m % 64 == 0, "wgmma has 64 rows");
+static_assert(!has_wgmma || tile_k * input_size % 128 == 0, "whole rows of the 128B swizzle");
 static_assert(!is_pingpong || groups == 2, "two groups take turns");
 static_assert(!realigns || is_split && groups == 1 && sharers == 1,
               "who realigns copies for itself, and leaves registers as they are");

@@ -44,6 +44,10 @@ CLASSES = [
     ("K by workspace", "sm90a.bf16.bf16.nt.64x64x128.s6.c1x1.split.tma.swapped", "24x64x3328",
      ["--ctas", "2", "--splits", "2", "--launches", "2"]),
     ("repacking", "sm90a.bf16.bf16.nt.64x64x128.s6.c1x1.split.repack.swapped", "100x63x1085", []),
+    ("on CUDA cores, short K", "sm90a.bf16.bf16.nt.64x248x8.s1.c1x1.outer.element", "100x257x21",
+     []),
+    ("on CUDA cores, few elements", "sm90a.bf16.bf16.nt.1x1x16.s1.c1x1.dot.element", "7x9x1085",
+     []),
     ("realigning", "sm90a.bf16.bf16.nt.64x64x64.s2.c1x1.split.realign.swapped", "100x63x1085", []),
 ]
 

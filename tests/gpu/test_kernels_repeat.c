@@ -57,6 +57,12 @@ Test(kernels_repeat, of_chains_that_realign, .timeout = 300)
     kernel_cases_chain("sm90a.bf16.bf16.nt.64x64x64.s2.c1x1.split.realign.swapped", 1);
 }
 
+Test(kernels_repeat, of_chains_on_cuda_cores, .timeout = 300)
+{
+    kernel_cases_chain("sm90a.bf16.bf16.nt.64x248x8.s1.c1x1.outer.element", 1);
+    kernel_cases_chain("sm90a.bf16.bf16.nt.1x1x16.s1.c1x1.dot.element", 1);
+}
+
 Test(kernels_repeat, of_chains_of_clusters_and_groups_in_turns, .timeout = 300)
 {
     kernel_cases_chain("sm90a.bf16.bf16.nt.128x128x64.s6.c2x1.pingpong.tma", 1);

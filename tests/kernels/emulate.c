@@ -76,14 +76,20 @@ static void specials_add(struct run *run)
     dtype_store(b->dtype, b->data, at(b, 0, b->rows - 1, 0), -INFINITY);
 }
 
+/* What shapes count in: tiles, or what a CTA may have at once of tiles that are elements. */
+static int64_t unit_of(uint32_t tile, uint32_t cluster)
+{
+    return tile > 1 ? (int64_t)tile * cluster : 16;
+}
+
 static void run_init(struct run *run, const struct config *config, const struct shape *shape)
 {
     *run = (struct run){.config = config, .shape = shape};
     run->problem = (struct problem){
         .input = config->input,
         .output = config->output,
-        .m = shape->tiles_m * (int64_t)config->tile_m * config->cluster_m + shape->rest_m,
-        .n = shape->tiles_n * (int64_t)config->tile_n * config->cluster_n + shape->rest_n,
+        .m = shape->tiles_m * unit_of(config->tile_m, config->cluster_m) + shape->rest_m,
+        .n = shape->tiles_n * unit_of(config->tile_n, config->cluster_n) + shape->rest_n,
         .k = shape->tiles_k * (int64_t)config->tile_k + shape->rest_k,
         .batch = shape->batch,
         .trans_a = config->trans_a,

@@ -43,7 +43,7 @@ Test(config, lists_the_hopper_family_on_nine_zero_alone)
 
             hopper += is_hopper;
             layouts |= is_hopper ? 1u << (configs[i].trans_a * 2 + configs[i].trans_b) : 0;
-            cr_expect_eq(is_hopper, configs[i].copy >= CONFIG_COPY_TMA);
+            cr_expect_eq(is_hopper, configs[i].schedule >= CONFIG_SCHEDULE_TILED);
             cr_expect(is_hopper || configs[i].cluster_m * configs[i].cluster_n == 1);
         }
         cr_expect_eq(hopper > 0, archs[a] == 90);
@@ -108,7 +108,8 @@ Test(config, boxes_are_rows_of_the_swizzle_and_cover_the_tile)
         const struct config_box *box = resources.box;
 
         config_resources(config, &resources);
-        if (config->family != CONFIG_HOPPER || config->copy == CONFIG_COPY_REALIGN) {
+        if (config->family != CONFIG_HOPPER || config->copy == CONFIG_COPY_REALIGN ||
+            config_is_direct(config)) {
             cr_expect_eq(box[CONFIG_BOX_A].columns, 0);
             continue;
         }

@@ -25,7 +25,8 @@ alignas(1024) u8 dynamic_shared[cfg::cluster * cfg::shared_memory];
 static const gemmd_feed *launched;
 static const gemmd_tensor_maps *launched_maps;
 
-/* The portable entry takes no maps; that of hopper takes the beginning of a feed. */
+/* The portable entry takes no maps; those of hopper take the beginning of a feed, and some no maps.
+ */
 template <typename MAPS, typename FEED = gemmd_tensor_feed>
 static auto call(MAPS maps, int) -> decltype(gemm(*(const FEED *)launched, *maps))
 {
@@ -38,9 +39,34 @@ static auto call(MAPS, long) -> decltype(gemm(*(const FEED *)launched))
     gemm(*(const FEED *)launched);
 }
 
+template <typename MAPS, typename FEED = gemmd_tensor_feed>
+static auto call(MAPS, ...) -> decltype(gemm(*(const FEED *)launched))
+{
+    gemm(*(const FEED *)launched);
+}
+
 static void body()
 {
     call(launched_maps, 0);
+}
+
+/* To whole chunks of 16 bytes, in which inputs may be read. */
+static void add_input(
+    u64 base, i64 rows, i64 cols, i64 ld, i64 stride, i64 batch)
+{
+    u64 elements = (u64)((batch - 1) * stride + (rows - 1) * ld + cols);
+    u64 end = base + elements * cfg::input_size;
+
+    if (base != 0 && rows > 0 && cols > 0)
+        machine::self.inputs.push_back({base & ~(u64)15, (end + 15) & ~(u64)15});
+}
+
+static void add_inputs(const gemmd_job &job, bool trans_a, bool trans_b)
+{
+    add_input(job.a, trans_a ? job.k : job.m, trans_a ? job.m : job.k, job.lda, job.stride_a,
+              job.batch);
+    add_input(job.b, trans_b ? job.n : job.k, trans_b ? job.k : job.n, job.ldb, job.stride_b,
+              job.batch);
 }
 
 static const gemmd_repack *repacked;
@@ -74,6 +100,9 @@ extern "C" __attribute__((visibility("default"))) void emulate(const gemmd_feed 
     machine::self.turns_backwards = turns_backwards;
     machine::self.begins_early = cfg::is_hopper;
     machine::self.inputs_settled = feed->jobs[0].flags & GEMMD_JOB_INPUTS_SETTLED;
+    machine::self.inputs.clear();
+    for (u32 i = 0; i < feed->job_count; i++)
+        add_inputs(feed->jobs[i], GEMMD_TRANS_A, GEMMD_TRANS_B);
     launched = feed;
     launched_maps = maps;
     for (u32 cta = 0; cta < ctas; cta += cfg::cluster) {

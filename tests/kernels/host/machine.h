@@ -116,7 +116,8 @@ struct state {
     size_t current;
     bool copies_late, turns_backwards;
     bool begins_early;   /* the kernel waits for the grid before by itself */
-    bool inputs_settled; /* which its tensor copies need not do */
+    bool inputs_settled; /* which what reads its inputs need not do */
+    std::vector<std::pair<uint64_t, uint64_t>> inputs; /* first byte, end */
     void (*body)(void);
 };
 

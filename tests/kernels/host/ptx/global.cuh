@@ -28,12 +28,12 @@ inline u64 ld_global_u64(u64 g_address)
 
 inline void ld_global_v4_u32(u32 (&d)[4], u64 g_address)
 {
-    memcpy(d, host::global(g_address, 16), 16);
+    memcpy(d, host::global_source(g_address, 16), 16);
 }
 
 inline void ld_global_v4_f32(float (&d)[4], u64 g_address)
 {
-    memcpy(d, host::global(g_address, 16), 16);
+    memcpy(d, host::global_source(g_address, 16), 16);
 }
 
 inline void st_global_v4_f32(u64 g_address, float b0, float b1, float b2, float b3)

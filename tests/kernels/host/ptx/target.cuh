@@ -75,20 +75,33 @@ inline u8 *global(u64 g_address, u32 size)
     return (u8 *)g_address;
 }
 
-/* What is copied to shared memory is an input. */
+/* What is copied to shared memory is an input, and so is what lies there. */
 inline u8 *global_input(u64 g_address, u32 size)
 {
     expect_aligned(g_address, size);
     if (!machine::self.inputs_settled)
-        expect_turn("copies from global memory");
+        expect_turn("reads an input");
     return (u8 *)g_address;
+}
+
+inline bool is_input(u64 g_address)
+{
+    for (const std::pair<uint64_t, uint64_t> &input : machine::self.inputs)
+        if (g_address >= input.first && g_address < input.second)
+            return true;
+    return false;
+}
+
+inline u8 *global_source(u64 g_address, u32 size)
+{
+    return is_input(g_address) ? global_input(g_address, size) : global(g_address, size);
 }
 
 template <typename T> inline T global_load(u64 g_address)
 {
     T value;
 
-    memcpy(&value, global(g_address, sizeof value), sizeof value);
+    memcpy(&value, global_source(g_address, sizeof value), sizeof value);
     return value;
 }
 

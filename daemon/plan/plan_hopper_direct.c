@@ -1,0 +1,116 @@
+/*
+ * Cost model of the hopper family's kernels on CUDA cores, after measurements on an H200.
+ *
+ * What they take is a launch, instructions, and memory's rate. A grid that leaves room runs beside
+ * those before and behind it (GEMMD_JOB_NEXT_AT_ONCE), and takes a part of what one alone does.
+ * OUTER has a thread for each aligned chunk of D in some rows, DOT one to 256 for each element of
+ * D.
+ */
+#include "plan_hopper_direct.h"
+#include "plan_hopper.h"
+
+#include <math.h>
+
+#define WARP             32
+#define ISSUED_CLOCK     4.0 /* instructions of warps, of a multiprocessor */
+#define DEFAULT_CLOCK    1.7e9
+#define DEFAULT_HBM_RATE 4.0e12
+#define HBM_EFFICIENCY   0.6 /* of stores that begin within a sector, mostly */
+#define NORM             2.0
+#define LEAST_SHARE      0.5 /* of a loop's latency, as in plan_hopper_realign.c */
+#define LAUNCH_SECONDS   0.67e-6
+
+#define DOT_THREADS         256       /* of a CTA, at most for an element */
+#define DOT_TOGETHER        (1 << 15) /* threads in all that twice as many share: abi/job.h */
+#define DOT_ALONE_SECONDS   0.35e-6   /* of a grid that fills the device */
+#define DOT_SHORT_K         8         /* by elements, else by chunks */
+#define DOT_THREAD_ISSUES   370.0     /* to find an element, to wait, to store it */
+#define DOT_SHORT_ISSUES    1.2       /* of a multiplication */
+#define DOT_ISSUES          15.0
+#define OUTER_ALONE_SECONDS 0.6e-6
+#define OUTER_TURN_K        8      /* K that are fetched at once */
+#define OUTER_TURN_CLOCKS   1000.0 /* until they are there */
+#define OUTER_TILE_ISSUES   6000.0 /* instructions of warps */
+#define OUTER_K_ISSUES      900.0  /* for each K */
+
+bool plan_hopper_direct_can(const struct problem *problem)
+{
+    double elements = (double)problem->m * (double)problem->n * (double)problem->batch;
+
+    return plan_hopper_can(problem) && elements < 0x1p31;
+}
+
+/* In clocks of all multiprocessors, or of the one that takes longest. */
+struct work {
+    double issued;  /* instructions of warps */
+    double latency; /* clocks, of one CTA after the other */
+    double share;   /* of the device, that the grid fills */
+    double alone;   /* seconds, for a grid that fills it */
+};
+
+static double dot_threads(double k, double elements)
+{
+    double threads = 1;
+
+    while (threads < DOT_THREADS && threads * 8 < k && elements * threads <= DOT_TOGETHER)
+        threads *= 2;
+    return threads;
+}
+
+static struct work dot_work(const struct problem *problem, double elements, double at_once)
+{
+    double k = (double)problem->k, threads = elements * dot_threads(k, elements);
+    double each = k > DOT_SHORT_K ? DOT_ISSUES : DOT_SHORT_ISSUES;
+
+    return (struct work){
+        .issued = (threads * DOT_THREAD_ISSUES + elements * k * each) / WARP,
+        .share = fmin(2 * threads / at_once, 1),
+        .alone = DOT_ALONE_SECONDS,
+    };
+}
+
+static struct work outer_work(const struct problem *problem, double tiles, double at_once)
+{
+    double k = (double)problem->k;
+
+    return (struct work){
+        .issued = tiles * (OUTER_TILE_ISSUES + k * OUTER_K_ISSUES),
+        .latency = ceil(tiles / at_once) * (ceil(k / OUTER_TURN_K) - 1) * OUTER_TURN_CLOCKS,
+        .share = fmin(2 * tiles / at_once, 1),
+        .alone = OUTER_ALONE_SECONDS,
+    };
+}
+
+void plan_hopper_direct_predict(const struct problem *problem,
+                                const struct config *config,
+                                const struct plan_device *device,
+                                double memory_bytes,
+                                struct plan *ret_plan)
+{
+    double clock = device->clock_hz > 0 ? device->clock_hz : DEFAULT_CLOCK;
+    double hbm =
+        device->memory_bytes_per_second > 0 ? device->memory_bytes_per_second : DEFAULT_HBM_RATE;
+    double tiles = ceil((double)problem->m / config->tile_m) *
+                   ceil((double)problem->n / config->tile_n) * (double)problem->batch;
+    double multiprocessors = MAX(device->multiprocessors, 1u);
+    struct config_resources resources;
+    struct work work;
+    double ctas;
+
+    config_resources(config, &resources);
+    ctas = multiprocessors * resources.ctas_per_multiprocessor;
+    work = config->schedule == CONFIG_SCHEDULE_DOT
+               ? dot_work(problem, tiles, ctas * resources.threads)
+               : outer_work(problem, tiles, ctas);
+    ret_plan->config = *config;
+    ret_plan->splits = 1;
+    ret_plan->tiles = tiles < 0x1p63 ? (uint64_t)tiles : UINT64_MAX;
+    ret_plan->wave_efficiency = work.share;
+    ret_plan->tensor_seconds = work.issued / (ISSUED_CLOCK * multiprocessors) / clock;
+    ret_plan->memory_seconds = memory_bytes / (hbm * HBM_EFFICIENCY);
+    ret_plan->fixed_seconds = LAUNCH_SECONDS + work.share * work.alone +
+                              fmax(work.share, LEAST_SHARE) * work.latency / clock;
+    ret_plan->predicted_seconds =
+        ret_plan->fixed_seconds +
+        plan_hopper_norm(ret_plan->tensor_seconds, ret_plan->memory_seconds, NORM);
+}

@@ -1,0 +1,52 @@
+/*
+ * The hopper family's kernel for short K and rows that start anywhere: what such a product takes is
+ * the time to store D, so CUDA cores multiply and every thread stores whole aligned chunks of it.
+ * sm_90a.
+ *
+ * Roles: none. All threads fetch a few K of both operands, meet, multiply; a CTA walks the units of
+ * its feed. How threads share a tile: mma/outer.cuh.
+ */
+#include "abi/job.h"
+#include "epi/store_chunks.cuh"
+#include "load/panels.cuh"
+#include "mma/outer.cuh"
+#include "sched/job_feed.cuh"
+#include "sched/turn.cuh"
+
+extern __shared__ __align__(128) u8 dynamic_shared[];
+
+DEVICE void compute(const job_feed &work, u32 s_base, u32 thread)
+{
+    const gemmd_job &job = work.job();
+    raster::place at = work.place();
+    panel_loader loads(job, at, thread);
+    outer_tile tile(elements_beyond(job, at, thread / 32), extent_in(job.m - at.row, cfg::tile_m),
+                    thread);
+
+    loads.regs_from_gmem();
+    while (int count = loads.depth()) {
+        loads.smem_from_regs(s_base);
+        bar_sync_0(); /* all have what all fetched */
+        loads.regs_from_gmem();
+        tile.accum_from_smem(s_base, count);
+        bar_sync_0(); /* all have read it */
+    }
+    griddepcontrol_wait(); /* the grid before may read D, or write C */
+    griddepcontrol_launch_dependents();
+    chunk_writer(job, at, tile, s_base).gmem_from_accum();
+    bar_sync_0(); /* what it had in shared memory is read */
+}
+
+extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multiprocessor)
+    gemm(const __grid_constant__ gemmd_tensor_feed feed)
+{
+    u32 s_base = cvta_to_shared(dynamic_shared);
+    job_feed work(feed, blockIdx.x, gridDim.x);
+
+    lead_on(feed.jobs[0]);
+    if (!are_settled(feed.jobs[0]))
+        griddepcontrol_wait();
+    while (work.take())
+        compute(work, s_base, threadIdx.x);
+    take_turn(); /* those that had nothing to do */
+}

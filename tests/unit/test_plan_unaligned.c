@@ -1,0 +1,151 @@
+/*
+ * What the plan does with rows that do not start on 16 bytes, and with products too small for
+ * tensor cores.
+ */
+#include "../../daemon/plan/plan.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static const struct plan_device h200 = {
+    .arch = 90,
+    .multiprocessors = 132,
+    .shared_memory_per_block = 232448,
+    .l2_cache = 60ull << 20,
+    .clock_hz = 1.98e9,
+    .memory_bytes_per_second = 4.8e12,
+};
+
+static const uint64_t aligned[OPERAND_COUNT];
+
+static struct problem product(enum dtype input, enum dtype output, int64_t m, int64_t n, int64_t k)
+{
+    struct problem problem = {
+        .input = input,
+        .output = output,
+        .m = m,
+        .n = n,
+        .k = k,
+        .batch = 1,
+        .alpha = 1,
+    };
+
+    for (int role = 0; role < OPERAND_COUNT; role++)
+        problem.operand[role] = (struct problem_operand){PROBLEM_DEFAULT, PROBLEM_DEFAULT};
+    problem_fill_defaults(&problem);
+    return problem;
+}
+
+static struct plan choose(const struct problem *problem, const uint64_t address[OPERAND_COUNT])
+{
+    struct plan plan = {0};
+    struct fault fault = FAULT_NONE;
+
+    cr_assert_eq(plan_choose(problem, address, &h200, &plan, &fault), STATUS_OK);
+    return plan;
+}
+
+Test(plan_unaligned, repacks_the_inputs_of_large_products_and_says_so)
+{
+    struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 4096, 4096, 4097);
+    struct plan plan = choose(&problem, aligned);
+
+    cr_assert_eq(plan.config.copy, CONFIG_COPY_REPACK);
+    cr_expect_float_eq(plan.repack_bytes, 4097 * 4096 * 2, 4096 * 128, "of a alone");
+    cr_expect_not_null(strstr(plan.reason, "MB of inputs are copied first"), "%s", plan.reason);
+    problem = product(DTYPE_BF16, DTYPE_BF16, 4096, 4097, 4096);
+    plan = choose(&problem, aligned);
+    cr_expect_float_eq(plan.repack_bytes, 4096 * 4097 * 2, 4096 * 128, "of b alone");
+    problem = product(DTYPE_BF16, DTYPE_BF16, 4096, 4096, 4096);
+    problem.operand[OPERAND_D].ld = 4097;
+    plan = choose(&problem, aligned);
+    cr_expect_eq(plan.config.copy, CONFIG_COPY_REPACK);
+    cr_expect_eq(plan.repack_bytes, 0, "stores need no copies");
+}
+
+/* Kernels for plain products alone compile in half the time, and are as fast as any for those. */
+Test(plan_unaligned, keeps_c_and_rows_that_end_anywhere_from_kernels_for_plain_products)
+{
+    struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 4096, 4096, 4096);
+
+    cr_expect_eq(choose(&problem, aligned).config.copy, CONFIG_COPY_TMA);
+    problem.beta = 1;
+    cr_expect_eq(choose(&problem, aligned).config.copy, CONFIG_COPY_REPACK);
+    cr_expect_eq(choose(&problem, aligned).repack_bytes, 0, "rows are as tensor copies want them");
+    problem.beta = 0;
+    problem.activation = ACTIVATION_RELU;
+    cr_expect_eq(choose(&problem, aligned).config.copy, CONFIG_COPY_REPACK);
+    problem = product(DTYPE_BF16, DTYPE_BF16, 4096, 4095, 4096);
+    problem.operand[OPERAND_B].ld = problem.operand[OPERAND_D].ld = 4096;
+    cr_expect_eq(choose(&problem, aligned).config.copy, CONFIG_COPY_REPACK);
+    problem = product(DTYPE_BF16, DTYPE_BF16, 16, 4096, 4096);
+    problem.beta = 1;
+    cr_expect_eq(choose(&problem, aligned).config.copy, CONFIG_COPY_TMA, "split ones have C");
+}
+
+Test(plan_unaligned, shifts_what_it_loads_for_small_products_and_says_so)
+{
+    struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 157, 89, 185);
+    struct plan plan;
+
+    problem.trans_b = true;
+    plan = choose(&problem, aligned);
+    cr_assert_eq(plan.config.copy, CONFIG_COPY_REALIGN);
+    cr_expect_not_null(strstr(plan.reason, "threads shift what they load"), "%s", plan.reason);
+}
+
+Test(plan_unaligned, leaves_short_k_and_few_elements_to_cuda_cores_and_says_so)
+{
+    static const int64_t outer[][3] = {{730, 11845, 1}, {575, 2300, 6}};
+    static const int64_t dot[][3] = {{4, 1, 1}, {97, 1, 15906}, {4, 5, 1772}};
+    struct problem problem;
+    struct plan plan;
+
+    for (size_t i = 0; i < ARRAY_SIZE(outer); i++) {
+        problem = product(DTYPE_BF16, DTYPE_BF16, outer[i][0], outer[i][1], outer[i][2]);
+        problem.trans_b = true;
+        plan = choose(&problem, aligned);
+        cr_expect_eq(plan.config.schedule, CONFIG_SCHEDULE_OUTER);
+        cr_expect_not_null(strstr(plan.reason, "CUDA cores multiply"), "%s", plan.reason);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(dot); i++) {
+        problem = product(DTYPE_FP16, DTYPE_FP16, dot[i][0], dot[i][1], dot[i][2]);
+        plan = choose(&problem, aligned);
+        cr_expect_eq(plan.config.schedule, CONFIG_SCHEDULE_DOT);
+        cr_expect_eq(plan.tiles, (uint64_t)(dot[i][0] * dot[i][1]), "each is an element");
+    }
+}
+
+static size_t count_direct(const struct problem *problem)
+{
+    struct plan_ranking ranking;
+    struct fault fault = FAULT_NONE;
+    size_t count = 0;
+
+    cr_assert_eq(plan_rank(problem, aligned, &h200, &ranking, &fault), STATUS_OK);
+    for (size_t i = 0; i < ranking.count; i++)
+        count += config_is_direct(&ranking.plan[i].config);
+    return count;
+}
+
+/* Their kernels count elements in 32 bits. */
+Test(plan_unaligned, leaves_no_product_of_too_many_elements_to_cuda_cores)
+{
+    struct problem most = product(DTYPE_BF16, DTYPE_BF16, (1 << 16) - 1, 1 << 15, 1);
+    struct problem more = product(DTYPE_BF16, DTYPE_BF16, 1 << 16, 1 << 15, 1);
+
+    cr_expect_gt(count_direct(&most), 0);
+    cr_expect_eq(count_direct(&more), 0);
+}
+
+Test(plan_unaligned, repacks_and_splits_few_rows_of_a_long_k)
+{
+    struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 102, 577, 9177);
+    struct plan plan = choose(&problem, aligned);
+
+    cr_assert_eq(plan.config.copy, CONFIG_COPY_REPACK);
+    cr_expect(config_is_split(&plan.config));
+    cr_expect_gt(plan.splits, 1);
+    cr_expect_geq(plan.repack_bytes, (102 + 577) * 9177 * 2.0);
+    cr_expect_gt(plan.fixed_seconds, plan.repack_bytes * 2 / 5e12, "the copies cost something");
+}
