@@ -13,7 +13,7 @@ static const struct bench_command commands[] = {
      "      a process from its start to its first result, operands in a 1 MiB memfd, daemon warm",
      bench_cold},
     {"compile",
-     "[--arch 90] [--count 5] [--configurations N | --all] [--kernels DIR]\n"
+     "[--arch 90] [--count 5] [--configurations N | --all] [--kernels DIR] [--cpu]\n"
      "      a configuration never seen to its cubin, and from disk; needs no GPU",
      bench_compile},
     {"share",
