@@ -65,6 +65,7 @@ struct job {
     bool is_prime_suspect; /* and ran when its device faulted: a worker stands by before it does */
     bool awaits_kernel;    /* it was being compiled when the request came */
     bool was_taken, is_lost;  /* by a worker that died, while that is sorted out */
+    uint32_t still_deaths;    /* of workers that had taken it, and whose device stood still */
     double predicted_seconds; /* by plan or size */
     double estimate_seconds;  /* the same, corrected by what was measured: queue_submit() */
     uint64_t estimate_class;

@@ -32,12 +32,23 @@ bool queue_has_started(const struct job *job)
 
 /* --- ready ----------------------------------------------------------------------------------- */
 
+/* Before the one that may well take the worker with it. */
+static void join_suspects(struct queue *queue, struct job *job)
+{
+    struct list *position = queue->suspects.next;
+
+    while (position != &queue->suspects &&
+           (job->is_prime_suspect || !queue_job_of(position)->is_prime_suspect))
+        position = position->next;
+    list_insert_before(position, &job->queue_link);
+}
+
 static void make_ready(struct queue *queue, struct job *job)
 {
     list_unlink(&job->queue_link);
     job->state = JOB_READY;
     if (job->is_suspect)
-        list_append(&queue->suspects, &job->queue_link);
+        join_suspects(queue, job);
     else
         turns_enter(&queue->turns, job);
 }
@@ -324,6 +335,7 @@ void queue_completed(struct queue *queue, const struct gemmd_completion *complet
         return;
     }
     job = command->job;
+    queue_note_progress(queue);
     take_completion(queue, command, completion);
     if (job->in_flight == 0 && job->state == JOB_COMMITTED)
         complete_job(queue, job, *completion);

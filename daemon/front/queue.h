@@ -54,9 +54,22 @@
  * GPU. Estimates are within a factor of two; another process's work on the GPU is what the rest is
  * for. The CPU's estimate knows neither the library nor the load: there only an operator's limit
  * holds.
+ *
+ * Only time in which the device did other things for the worker counts (link_device_answers). One
+ * that does nothing for it may do nothing for anybody: the driver has not got rid of a process that
+ * died, or is busy. No job is blamed for that.
+ *
+ * Both kinds of patience double with each worker that died in vain, until something completes: what
+ * makes a machine slow does not end with a worker, and the next one has to start first. They have
+ * an end, because every wait has: a job that waited for so many workers with a device that stood
+ * still is told.
  */
 #define QUEUE_OVERDUE_ESTIMATES 20
 #define QUEUE_OVERDUE_SECONDS   2
+#define QUEUE_STILL_TOLD        2 /* seconds, after which the log tells */
+#define QUEUE_STILL_SECONDS     10
+#define QUEUE_STILL_DEATHS      4
+#define QUEUE_DOUBLINGS         3
 
 struct queue;
 
@@ -88,11 +101,14 @@ struct queue {
     uint64_t commands_done, commands_sent;
     struct track tracks[GEMMD_TRACK_COUNT];
     uint64_t next_number;
-    bool is_advancing;  /* queue_advance() does not nest */
-    double job_seconds; /* the operator's QUEUE_OVERDUE_SECONDS; 0: none */
-    uint64_t watched;   /* the command that ran at the last look, counted from 1; 0: none */
-    uint32_t looks;     /* since it was first seen to run */
-    bool is_overdue;    /* it hangs: the worker is being ended for that */
+    bool is_advancing;    /* queue_advance() does not nest */
+    double job_seconds;   /* the operator's QUEUE_OVERDUE_SECONDS; 0: none */
+    uint64_t watched;     /* the command that ran at the last look, counted from 1; 0: none */
+    uint32_t looks;       /* since it was first seen to run, with an answer of the device */
+    uint64_t answers;     /* until the last look */
+    uint32_t still_looks; /* in a row, without any */
+    bool is_still_told;   /* the log knows of them */
+    uint32_t vain_deaths; /* of workers in a row, since when nothing completed */
     struct estimates estimates;
     queue_finished_fn finished;
 };
@@ -122,5 +138,6 @@ void queue_end(struct queue *queue);
 void queue_worker_died(struct queue *queue, uint64_t taken);
 
 /* queue_overdue.c. Called every WORKER_LOOK_MS while commands are in flight: whether the command
- * that runs has run for so long that it hangs. */
-bool queue_is_overdue(struct queue *queue);
+ * that runs has run for so long that it hangs, or the device stands still. */
+enum worker_verdict queue_judge(struct queue *queue);
+void queue_note_progress(struct queue *queue); /* something completed */

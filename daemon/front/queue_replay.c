@@ -9,6 +9,9 @@
  * writes, and nothing that was taken may have overwritten what it reads. An earlier job of the same
  * stream that wrote an input is no obstacle when it goes again itself: it writes the same bytes
  * once more, before this one reads them.
+ *
+ * When the front ended the worker because the device stood still (queue_overdue.c), that says
+ * nothing of any job: nobody becomes a suspect by it, and no suspect is guilty.
  */
 #include "queue_internal.h"
 
@@ -95,8 +98,12 @@ static void blame_imports(struct job *job)
 
 static void judge(struct queue *queue, struct job *job)
 {
+    bool was_still = queue->worker->verdict == WORKER_DEVICE_STILL;
+
     job->tiles_committed = job->tiles_done;
-    if (job->was_taken && job->is_lost && job->is_suspect) {
+    if (job->was_taken && was_still) {
+        queue->stats->replayed += !job->is_lost;
+    } else if (job->was_taken && job->is_lost && job->is_suspect) {
         /* It was alone, and not for the first time. Others may be unlucky. */
         job->charge.account->faults++;
         blame_imports(job);
@@ -124,9 +131,33 @@ static struct job *running_job(const struct queue *queue, uint64_t taken)
 }
 
 /* Whether a job is why the worker died: not when somebody killed or stopped it. */
-static bool was_a_jobs_fault(struct queue *queue)
+static bool was_a_jobs_fault(const struct queue *queue)
 {
-    return steal(queue->is_overdue, false) || queue->worker->lost.status == STATUS_GPU_FAULT;
+    return queue->worker->verdict == WORKER_JOB_HANGS ||
+           queue->worker->lost.status == STATUS_GPU_FAULT;
+}
+
+/* What was taken is asked for again, or not. */
+static bool is_over(const struct queue *queue, const struct list *stopped, struct job *job)
+{
+    bool has_had_its_turns = job->is_suspect;
+
+    if (queue->worker->verdict == WORKER_DEVICE_STILL)
+        has_had_its_turns = ++job->still_deaths >= QUEUE_STILL_DEATHS;
+    return has_had_its_turns || !is_replayable(stopped, job);
+}
+
+static void tell_lost(struct queue *queue, struct list *lost)
+{
+    bool was_still = queue->worker->verdict == WORKER_DEVICE_STILL;
+    struct fault fault;
+
+    (void)fault_set(&fault, STATUS_GPU_FAULT, "",
+                    was_still
+                        ? "the device stood still, and so did this job; its output is undefined"
+                        : "the worker died while this job ran; its output is undefined");
+    while (!list_is_empty(lost))
+        queue_finish(queue, queue_job_of(lost->next), &fault, NULL);
 }
 
 void queue_worker_died(struct queue *queue, uint64_t taken)
@@ -134,9 +165,10 @@ void queue_worker_died(struct queue *queue, uint64_t taken)
     bool is_prime = was_a_jobs_fault(queue);
     struct job *running = running_job(queue, taken);
     struct list stopped, again, lost;
-    struct fault fault;
 
     queue->watched = 0;
+    queue->vain_deaths++;
+    queue->still_looks = 0;
     list_init(&stopped);
     list_init(&again);
     list_init(&lost);
@@ -145,7 +177,7 @@ void queue_worker_died(struct queue *queue, uint64_t taken)
     {
         struct job *job = queue_job_of(cursor);
 
-        job->is_lost = job->was_taken && (job->is_suspect || !is_replayable(&stopped, job));
+        job->is_lost = job->was_taken && is_over(queue, &stopped, job);
     }
     list_for_each_safe(cursor, following, &stopped)
     {
@@ -158,15 +190,12 @@ void queue_worker_died(struct queue *queue, uint64_t taken)
             block_again(queue, job->stream);
     }
     /* Behind the other suspects: they are answered before it may take the next worker with it. */
-    if (running && !running->is_lost) {
+    if (running && !running->is_lost && queue->worker->verdict != WORKER_DEVICE_STILL) {
         running->is_prime_suspect = is_prime;
         list_unlink(&running->queue_link);
         list_append(&again, &running->queue_link);
     }
     while (!list_is_empty(&again))
         queue_settle(queue, queue_job_of(again.next));
-    (void)fault_set(&fault, STATUS_GPU_FAULT, "",
-                    "the worker died while this job ran; its output is undefined");
-    while (!list_is_empty(&lost))
-        queue_finish(queue, queue_job_of(lost.next), &fault, NULL);
+    tell_lost(queue, &lost);
 }

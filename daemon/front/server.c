@@ -99,9 +99,9 @@ static void worker_completed(struct worker_process *worker,
     queue_completed(&server_of(worker)->queue, completion);
 }
 
-static bool worker_is_overdue(struct worker_process *worker)
+static enum worker_verdict worker_judge(struct worker_process *worker)
 {
-    return queue_is_overdue(&server_of(worker)->queue);
+    return queue_judge(&server_of(worker)->queue);
 }
 
 static void worker_mapped(struct worker_process *worker)
@@ -281,7 +281,7 @@ static const struct worker_operations worker_operations = {
     .started = worker_started,
     .ready = worker_ready,
     .completed = worker_completed,
-    .is_overdue = worker_is_overdue,
+    .judge = worker_judge,
     .covered = worker_covered,
     .mapped = worker_mapped,
     .loaded = worker_loaded,

@@ -250,7 +250,8 @@ static struct worker_handles *free_place(struct worker_process *worker)
 static void attend(struct worker_process *worker)
 {
     worker->state = WORKER_STARTING;
-    worker->is_lost = false;
+    worker->is_lost = worker->has_completed = false;
+    worker->verdict = WORKER_IS_WELL;
     worker->lost = FAULT_NONE;
     worker->started_ns = clock_now_ns();
     worker->starts++;

@@ -29,7 +29,9 @@
 #define WORKER_QUIT_MS 5000 /* from LINK_QUIT to SIGKILL */
 #define WORKER_LOOK_MS 100  /* between two looks at a worker that has something to do */
 /* Looks without a heartbeat, after which it hangs. With commands alone a millisecond is usual.
- * While it maps, loads or computes: a mapping of 64 GiB takes 3 s and is no hang. */
+ * While it maps, loads or computes: a mapping of 64 GiB takes 3 s and is no hang; and before its
+ * first command has ended, since the driver's first calls may wait for a device that others have.
+ */
 #define WORKER_BEATS_MISSED         6
 #define WORKER_BEATS_MISSED_MAPPING 100
 #define WORKER_BEATS_MISSED_CPU     200 /* the CPU's shares the processors with everybody */
@@ -110,14 +112,21 @@ struct worker_spare {
     bool is_late;
 };
 
+/* Why the front ends a worker that does not end by itself. */
+enum worker_verdict {
+    WORKER_IS_WELL,
+    WORKER_JOB_HANGS,    /* while the device does other things */
+    WORKER_DEVICE_STILL, /* the device does nothing for it: no job's doing */
+};
+
 struct worker_operations {
     /* The device is known; kernels are to be loaded again with worker_load(). */
     void (*started)(struct worker_process *worker);
     /* Everything is restored: commands may be committed. */
     void (*ready)(struct worker_process *worker);
     void (*completed)(struct worker_process *worker, const struct gemmd_completion *completion);
-    /* Called each WORKER_LOOK_MS while commands are in flight: true when one of them hangs. */
-    bool (*is_overdue)(struct worker_process *worker);
+    /* Called each WORKER_LOOK_MS while commands are in flight. */
+    enum worker_verdict (*judge)(struct worker_process *worker);
     /* worker_is_covered() may be another now. Only for a CUDA device. */
     void (*covered)(struct worker_process *worker);
     /* Some memory is MAPPED or LOST now. */
@@ -158,7 +167,9 @@ struct worker_process {
     uint64_t next_id;
     uint64_t answers_expected; /* LINK_MAPPED and LINK_LOADED under way */
     uint64_t loads_expected;   /* of those, LINK_LOADED */
-    bool is_lost;              /* said so, or broke the protocol: `lost` is logged */
+    bool has_completed;        /* a command of this process */
+    enum worker_verdict verdict;
+    bool is_lost; /* said so, or broke the protocol: `lost` is logged */
     struct fault lost;
 
     uint32_t in_flight; /* commands without completion */

@@ -27,6 +27,7 @@ bool worker_pump_drain(struct worker_process *worker)
         worker->operations->completed(worker, &completion);
     }
     if (is_any) {
+        worker->has_completed = true;
         worker->active_ns = clock_now_ns();
         recovery_reach(&worker->recovery, RECOVERY_ANSWERED, worker->active_ns);
     }

@@ -42,13 +42,15 @@ static char process_state(const struct worker_process *worker)
     return state;
 }
 
-/* A driver call that maps or loads may sleep for long. One that copies gigabytes from memory that
- * could not be registered computes, at a processor's speed. Who was stopped does neither. */
+/* A driver call that maps or loads may sleep for long, and so may the first ones of a process. One
+ * that copies gigabytes from memory that could not be registered computes, at a processor's speed.
+ * Who was stopped does neither. */
 static bool may_be_at_work(const struct worker_process *worker)
 {
+    bool may_sleep = worker->answers_expected > 0 || !worker->has_completed;
     char state = process_state(worker);
 
-    return state == 'R' || (worker->answers_expected > 0 && state != 'T');
+    return state == 'R' || (may_sleep && state != 'T');
 }
 
 /* Looks without a heartbeat that it may need. The CPU worker shares the processors with everybody,
@@ -87,12 +89,28 @@ static void look_at_dying(struct worker_process *worker)
         (void)uv_process_kill(&worker->handles->process, SIGKILL);
 }
 
+/* In the driver, for so long, before a first command ended. */
+static bool was_still(const struct worker_process *worker)
+{
+    return worker->device.kind == LINK_DEVICE_CUDA && !worker->has_completed &&
+           worker->in_flight > 0 && worker->beats_missed >= WORKER_BEATS_MISSED_MAPPING;
+}
+
 static void look_at_working(struct worker_process *worker)
 {
-    if (heart_stopped(worker))
+    static const char *const reasons[] = {
+        [WORKER_JOB_HANGS] = "a job hangs: it ran far longer than it should",
+        [WORKER_DEVICE_STILL] = "the device stands still: it does nothing for this worker",
+    };
+
+    if (heart_stopped(worker)) {
+        worker->verdict = was_still(worker) ? WORKER_DEVICE_STILL : WORKER_IS_WELL;
         worker_lose(worker, STATUS_INTERNAL, "the worker hangs: its heart stopped");
-    else if (worker->in_flight > 0 && worker->operations->is_overdue(worker))
-        worker_lose(worker, STATUS_INTERNAL, "a job hangs: it ran far longer than it should");
+    } else if (worker->in_flight > 0) {
+        worker->verdict = worker->operations->judge(worker);
+        if (worker->verdict != WORKER_IS_WELL)
+            worker_lose(worker, STATUS_INTERNAL, reasons[worker->verdict]);
+    }
 }
 
 static void look_at_idle(struct worker_process *worker)

@@ -262,6 +262,11 @@ uint64_t link_heartbeat(const struct link *link)
     return __atomic_load_n(&link->memory->heartbeat, __ATOMIC_RELAXED);
 }
 
+uint64_t link_device_answers(const struct link *link)
+{
+    return __atomic_load_n(&link->memory->device_answers, __ATOMIC_RELAXED);
+}
+
 /* --- worker ---------------------------------------------------------------------------------- */
 
 bool link_command_next(struct link *link, struct gemmd_command *ret_command)
@@ -306,6 +311,11 @@ void link_beat(struct link *link)
     const uint64_t beat = __atomic_load_n(&link->memory->heartbeat, __ATOMIC_RELAXED);
 
     __atomic_store_n(&link->memory->heartbeat, beat + 1, __ATOMIC_RELAXED);
+}
+
+void link_device_answered(struct link *link, uint64_t answers)
+{
+    __atomic_store_n(&link->memory->device_answers, answers, __ATOMIC_RELAXED);
 }
 
 void link_memory_range(const struct link *link, void **ret_base, size_t *ret_size)

@@ -87,6 +87,9 @@ void link_front_awake(struct link *link);
  * worker sleeps with nothing to do, and while the CPU backend computes: a watchdog looks at it only
  * for a CUDA device with commands in flight. */
 uint64_t link_heartbeat(const struct link *link);
+/* A counter that moves while a command does not end and the device does other things for this
+ * worker: so the command hangs, and not the device. */
+uint64_t link_device_answers(const struct link *link);
 
 /* --- worker ---------------------------------------------------------------------------------- */
 
@@ -97,6 +100,7 @@ int link_complete(struct link *link, const struct gemmd_completion *completion);
 bool link_worker_may_sleep(struct link *link);
 void link_worker_awake(struct link *link);
 void link_beat(struct link *link);
+void link_device_answered(struct link *link, uint64_t answers); /* so many times until now */
 /* The mapped memory, for registration with CUDA. */
 void link_memory_range(const struct link *link, void **ret_base, size_t *ret_size);
 

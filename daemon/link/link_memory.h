@@ -12,7 +12,7 @@
 #include "link.h"
 
 #define LINK_MAGIC                                                                                 \
-    0x316b6e696c646d67ull /* "gmdlink1": the last character is the layout version                  \
+    0x326b6e696c646d67ull /* "gmdlink2": the last character is the layout version                  \
                            */
 #define LINK_LINE 128
 #define LINK_PAGE 4096
@@ -28,6 +28,7 @@ struct link_memory {
     /* written by the worker */
     alignas(LINK_LINE) uint64_t commands_taken;
     uint64_t heartbeat;
+    uint64_t device_answers;
     alignas(LINK_LINE) uint64_t worker_messages;
 
     alignas(LINK_LINE) uint32_t front_sleeps;

@@ -63,6 +63,7 @@ struct backend_operations {
 struct backend {
     const struct backend_operations *operations;
     uint64_t scratch; /* bytes of device memory that one streamed product may have */
+    uint64_t answers; /* of a device on which a command does not end (link.h); a GPU's only */
     struct link_device device;
 };
 

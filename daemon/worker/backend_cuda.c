@@ -95,7 +95,11 @@ static bool backend_cuda_is_eager(const struct backend *backend)
 
 static int backend_cuda_reap(struct backend *backend, struct gemmd_completion *ret_completion)
 {
-    return cuda_execute_reap(&self_of(backend)->execute, ret_completion);
+    struct cuda_execute *execute = &self_of(backend)->execute;
+    int r = cuda_execute_reap(execute, ret_completion);
+
+    backend->answers = execute->health.answers;
+    return r;
 }
 
 static const struct backend_operations operations = {

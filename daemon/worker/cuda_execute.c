@@ -356,7 +356,10 @@ int cuda_execute_submit(struct cuda_execute *execute, const struct gemmd_command
     struct fault fault = FAULT_NONE;
     struct cuda_execute_entry *entry = entry_at(execute, execute->submitted);
     uint32_t others;
+    int r = execute->submitted == 0 ? cuda_health_begin(&execute->health) : 0;
     assert(cuda_execute_pending(execute) < CUDA_EXECUTE_DEPTH);
+    if (r < 0)
+        return error_trace(r);
     *entry = (struct cuda_execute_entry){.job = command->job,
                                          .started_ns = clock_now_ns(),
                                          .is_quick = command->is_quick,
@@ -367,7 +370,7 @@ int cuda_execute_submit(struct cuda_execute *execute, const struct gemmd_command
     entry->lane = choose_lane(execute, command, &entry->accesses, &others);
 
     /* A command that is not where it belongs in the order must not run at all. */
-    int r = wait_for_others(execute, entry->lane, others, &fault);
+    r = wait_for_others(execute, entry->lane, others, &fault);
     if (!r)
         r = run(execute, entry, command, &fault);
     if (r < 0)

@@ -11,6 +11,11 @@
 /* Between two looks at the reports, and before the first: what ends sooner costs none. */
 #define LOOK_INTERVAL_NS 2000000
 
+/* What ends sooner is never asked about; and so often, while a command lasts: several times between
+ * two looks of the front, also when 16 other processes have their slices of time first. */
+#define ANSWER_FIRST_NS    50000000
+#define ANSWER_INTERVAL_NS 20000000
+
 /* A beat takes 0.1 ms, the time slices of other processes some milliseconds; after a fault of one
  * of those the device stands still, but its report comes with the end of that. */
 #define BEAT_NS 100000000
@@ -24,17 +29,16 @@ int cuda_health_init(struct cuda_health *health,
     int r;
 
     *health = (struct cuda_health){.driver = driver};
-    r = cu_try(driver, ret_fault, MemHostAlloc, &words, CUDA_HEALTH_BEATS * sizeof(uint32_t),
+    r = cu_try(driver, ret_fault, MemHostAlloc, &words, sizeof(*health->words),
                CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
     if (r)
         return r;
     health->words = words;
+    *health->words = (struct cuda_health_words){0};
     r = cu_try(driver, ret_fault, MemHostGetDevicePointer, &health->words_device, words, 0);
-    for (size_t i = 0; i < CUDA_HEALTH_BEATS && !r; i++) {
-        health->words[i] = 0;
-        r = cu_try(driver, ret_fault, StreamCreateWithPriority, &health->stream[i],
+    for (size_t i = 0; i < CUDA_HEALTH_BEATS && !r; i++)
+        r = cu_try(driver, ret_fault, StreamCreateWithPriority, &health->beats[i].stream,
                    CU_STREAM_NON_BLOCKING, priorities[i]);
-    }
     return r;
 }
 
@@ -44,10 +48,10 @@ void cuda_health_deinit(struct cuda_health *health)
 
     xid_watch_deinit(&health->xid);
     for (size_t i = 0; i < CUDA_HEALTH_BEATS; i++) {
-        if (!health->stream[i])
+        if (!health->beats[i].stream)
             continue;
-        (void)cu(driver)->StreamSynchronize(health->stream[i]);
-        (void)cu(driver)->StreamDestroy(health->stream[i]);
+        (void)cu(driver)->StreamSynchronize(health->beats[i].stream);
+        (void)cu(driver)->StreamDestroy(health->beats[i].stream);
     }
     if (health->words)
         (void)cu_parked(driver)->MemFreeHost(health->words);
@@ -67,27 +71,77 @@ static int ask(struct cuda_health *health, CUstream stream, uint64_t now)
     return error_origin(-EIO);
 }
 
+/* --- beats ----------------------------------------------------------------------------------- */
+
+static int send_beat(struct cuda_health *health, size_t i)
+{
+    CUdeviceptr word = health->words_device + offsetof(struct cuda_health_words, beat[i]);
+    struct fault fault;
+
+    return cu_try(health->driver, &fault, StreamWriteValue32, health->beats[i].stream, word,
+                  ++health->beats[i].sent, CU_STREAM_WRITE_VALUE_DEFAULT);
+}
+
 static int send_beats(struct cuda_health *health)
 {
-    struct fault fault;
     int r = 0;
 
-    health->beats++;
     for (size_t i = 0; i < CUDA_HEALTH_BEATS && !r; i++)
-        r = cu_try(health->driver, &fault, StreamWriteValue32, health->stream[i],
-                   health->words_device + i * sizeof(uint32_t), health->beats,
-                   CU_STREAM_WRITE_VALUE_DEFAULT);
+        r = send_beat(health, i);
     return r;
+}
+
+static bool has_beaten(const struct cuda_health *health, size_t i)
+{
+    return __atomic_load_n(&health->words->beat[i], __ATOMIC_ACQUIRE) == health->beats[i].sent;
 }
 
 static bool have_beaten(const struct cuda_health *health)
 {
     for (size_t i = 0; i < CUDA_HEALTH_BEATS; i++) {
-        if (__atomic_load_n(&health->words[i], __ATOMIC_ACQUIRE) != health->beats)
+        if (!has_beaten(health, i))
             return false;
     }
     return true;
 }
+
+/* --- whether the device does anything -------------------------------------------------------- */
+
+int cuda_health_begin(struct cuda_health *health)
+{
+    CUdeviceptr word = health->words_device + offsetof(struct cuda_health_words, has_begun);
+    struct fault fault;
+    int r = cu_parked_try(health->driver, &fault, MemsetD8Async, word, 1, sizeof(uint8_t),
+                          health->beats[0].stream);
+
+    if (r > 0) /* then it is not known, and no reason to wait */
+        __atomic_store_n(&health->words->has_begun, 1, __ATOMIC_RELAXED);
+    return r < 0 ? error_trace(r) : 0;
+}
+
+/* Each beat that came counts, and is followed by the next one: the stream of one that does not come
+ * may be behind the command itself, where CUDA gave both the same queue of the device. */
+static int ask_for_answers(struct cuda_health *health, uint64_t since_ns, uint64_t now)
+{
+    bool has_begun = __atomic_load_n(&health->words->has_begun, __ATOMIC_ACQUIRE);
+    int r = 0;
+
+    if (now - since_ns < ANSWER_FIRST_NS || now - health->answered_ns < ANSWER_INTERVAL_NS)
+        return 0;
+    health->answered_ns = now;
+    for (size_t i = 0; i < CUDA_HEALTH_BEATS && r == 0; i++) {
+        struct cuda_beat *beat = &health->beats[i];
+
+        if (!has_beaten(health, i))
+            continue;
+        if (has_begun && steal(beat->seen, beat->sent) != beat->sent)
+            health->answers++;
+        r = send_beat(health, i);
+    }
+    return r < 0 ? error_trace(r) : 0;
+}
+
+/* --- whether the context lives --------------------------------------------------------------- */
 
 static int look_for_reports(struct cuda_health *health, uint64_t since_ns, uint64_t now)
 {
@@ -125,6 +179,9 @@ int cuda_health_look(struct cuda_health *health, const struct cuda_health_waitin
     uint64_t now = clock_now_ns();
     int r = ask(health, oldest->stream, now);
 
+    if (r < 0)
+        return error_trace(r);
+    r = ask_for_answers(health, oldest->since_ns, now);
     if (r < 0)
         return error_trace(r);
     if (health->alarmed_ns != 0)

@@ -8,6 +8,12 @@
  * may live on for that second, so each priority has a beat; and a quick command that ran when the
  * report came has long ended, or never will.
  *
+ * The other question is whether it is the command that does not end. A device may do nothing for
+ * this context because it does nothing for any: the driver has not got rid of the kernel of a
+ * process that died, or is busy. So before the first command a fill is sent, for which kernels'
+ * engine is needed, and while a command lasts beats are; those that come, once the fill did, are
+ * counted, and the front blames no command without them (link_device_answers).
+ *
  * Owner: cuda_execute. Thread: the worker's.
  */
 #pragma once
@@ -17,15 +23,26 @@
 
 enum { CUDA_HEALTH_BEATS = 2 }; /* of the lanes' two priorities */
 
+/* Pinned; written by the device. */
+struct cuda_health_words {
+    uint32_t beat[CUDA_HEALTH_BEATS]; /* the last that came */
+    uint8_t has_begun;                /* so did the fill before the first command */
+};
+
+struct cuda_beat {
+    CUstream stream;
+    uint32_t sent, seen;
+};
+
 struct cuda_health {
     const struct driver *driver;
     struct xid_watch xid;
-    CUstream stream[CUDA_HEALTH_BEATS];
-    uint32_t *words; /* pinned, one for each: the last beat that came */
+    struct cuda_beat beats[CUDA_HEALTH_BEATS];
+    struct cuda_health_words *words;
     CUdeviceptr words_device;
-    uint32_t beats; /* sent on each */
-    uint64_t asked_ns, looked_ns;
+    uint64_t asked_ns, looked_ns, answered_ns; /* the last look at each */
     uint64_t alarmed_ns; /* a report came, and not all beats since then; 0: all is well */
+    uint64_t answers;    /* beats that came while a command lasted */
 };
 
 /* As backend_cuda_open(): 0, DRIVER_E_FAULT, or < 0. After a failure deinit gives back the rest. */
@@ -33,6 +50,9 @@ int cuda_health_init(struct cuda_health *health,
                      const struct driver *driver,
                      struct fault *ret_fault);
 void cuda_health_deinit(struct cuda_health *health);
+
+/* Before the first command. < 0: the context is lost. */
+int cuda_health_begin(struct cuda_health *health);
 
 /* The oldest command: nothing is in front of it. */
 struct cuda_health_waiting {

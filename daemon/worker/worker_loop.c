@@ -232,6 +232,7 @@ static int completions_give(struct worker_loop *loop, bool *ret_progress)
             return error_trace(r);
         *ret_progress = true;
     }
+    link_device_answered(loop->link, loop->backend->answers);
     return error_trace(r);
 }
 

@@ -367,7 +367,8 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config,
                                         .cluster = cluster_of(config),
                                         .threads = config->blockDimX,
                                         .shared_memory = config->sharedMemBytes,
-                                        .is_early = is_early(config)};
+                                        .is_early = is_early(config),
+                                        .stream = fake_driver_stream(config->hStream)};
     if (config->gridDimX == 0 || config->gridDimX % launch.cluster != 0 || config->gridDimY != 1 ||
         config->gridDimZ != 1 || config->blockDimY != 1 || config->blockDimZ != 1)
         return CUDA_ERROR_INVALID_VALUE;

@@ -11,6 +11,7 @@
 #include "fake_driver_state.h"
 #include "faults.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -117,20 +118,28 @@ __attribute__((destructor)) static void end(void)
         (void)pause();
 }
 
+/* $FAKE_DRIVER_STILL_AFTER_FAULT: from a fault on nothing runs, until somebody ends that. */
+static void stand_still(void)
+{
+    if (getenv("FAKE_DRIVER_STILL_AFTER_FAULT"))
+        (void)close(open(getenv("FAKE_DRIVER_STILL"), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+}
+
 /* $FAKE_DRIVER_FAULTS: a product with an alpha of faults.h is a fault of the device. */
-static bool is_fault(const struct gemmd_job *job)
+static bool is_fault(const struct gemmd_job *job, unsigned stream)
 {
     static const CUresult results[TEST_FAULT_COUNT] = {
         CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_MISALIGNED_ADDRESS, CUDA_ERROR_LAUNCH_FAILED};
     double fault = job->alpha - TEST_FAULT_ALPHA;
     if (!getenv("FAKE_DRIVER_FAULTS") || !(fault >= 0 && fault < TEST_FAULT_COUNT))
         return false;
+    stand_still();
     if ((enum test_fault)fault == TEST_FAULT_TRAP && getenv("GEMMD_LIBNVML")) {
         /* As a device does: it stands still, and CUDA does not say so for long. */
         fake_driver_hold(true);
         fake_driver_xid();
     } else if ((enum test_fault)fault == TEST_FAULT_ENDLESS) {
-        fake_driver_hold(true);
+        fake_driver_hold_stream(stream);
     } else {
         fake_driver_break(results[(int)fault]);
     }
@@ -141,10 +150,10 @@ void fake_driver_product(const struct fake_driver_launch *launch)
 {
     const struct gemmd_feed *feed = launch->parameter;
     for (uint32_t i = 0; i < feed->job_count; i++) {
-        if (is_fault(&feed->jobs[i]))
+        if (is_fault(&feed->jobs[i], launch->stream))
             return;
         if (hangs(&feed->jobs[i])) {
-            fake_driver_hold(true);
+            fake_driver_hold_stream(launch->stream);
             return;
         }
         if (loses(&feed->jobs[i])) {

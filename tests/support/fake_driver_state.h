@@ -20,6 +20,7 @@ struct fake_stream {
     cuuint32_t *word;                    /* of the last write that is held */
     cuuint32_t value;
     int priority;
+    bool is_held;
     unsigned awaited; /* bit per stream whose events this one waited for */
 };
 
@@ -47,6 +48,8 @@ extern struct fake_driver fake;
 
 /* Counts the call; its injected result, or CUDA_SUCCESS. */
 CUresult fake_driver_enter(int call);
+
+unsigned fake_driver_stream(CUstream stream); /* its number */
 
 /* Runs it on a copy of the argument when it is its turn on the stream. */
 typedef void (*fake_driver_run_fn)(const void *argument);

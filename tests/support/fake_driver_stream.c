@@ -2,13 +2,16 @@
  * The fake driver's streams and events. What is queued runs at once; or, when it is lazy, later,
  * one operation at a time, each time another of those that nothing orders before: so an order that
  * was not asked for by a stream or an event does not happen by itself, and a test sees that it is
- * missing. Copies read and write when they run, kernels too.
+ * missing. Copies read and write when they run, kernels too. While the device stands still nothing
+ * runs, lazy or not.
  */
 #include "fake_driver_state.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* So many operations when the driver is asked how things are: the device goes on meanwhile. */
 #define LAZY_BURST 16
@@ -26,7 +29,15 @@ struct fake_operation {
     _Alignas(64) char argument[]; /* a tensor map has that alignment */
 };
 
-static unsigned number_of_stream(CUstream stream)
+/* $FAKE_DRIVER_STILL: while that file exists. */
+static bool is_still(void)
+{
+    const char *path = getenv("FAKE_DRIVER_STILL");
+
+    return path && access(path, F_OK) == 0;
+}
+
+unsigned fake_driver_stream(CUstream stream)
 {
     uintptr_t offset = (uintptr_t)stream - (uintptr_t)fake.streams;
 
@@ -36,7 +47,7 @@ static unsigned number_of_stream(CUstream stream)
 /* The default streams have no queue, and their handles are small numbers. */
 static struct fake_stream *queue_of(CUstream stream)
 {
-    return number_of_stream(stream) < FAKE_DRIVER_STREAMS ? (struct fake_stream *)stream : NULL;
+    return fake_driver_stream(stream) < FAKE_DRIVER_STREAMS ? (struct fake_stream *)stream : NULL;
 }
 
 /* --- what runs when -------------------------------------------------------------------------- */
@@ -56,10 +67,16 @@ append(CUstream stream, fake_driver_run_fn run, const void *argument, size_t siz
     return operation;
 }
 
+/* What comes now runs later. */
+static bool must_queue(CUstream stream)
+{
+    return queue_of(stream) && (fake.lazy || queue_of(stream)->first || is_still());
+}
+
 CUresult
 fake_driver_queue(CUstream stream, fake_driver_run_fn run, const void *argument, size_t size)
 {
-    if (fake.lazy && queue_of(stream))
+    if (must_queue(stream))
         (void)append(stream, run, argument, size);
     else
         run(argument);
@@ -87,6 +104,8 @@ static void run_first(struct fake_stream *stream)
 
 static unsigned random_below(unsigned bound)
 {
+    if (!fake.lazy)
+        return 0;
     fake.lazy = fake.lazy * 6364136223846793005u + 1442695040888963407u;
     return (unsigned)(fake.lazy >> 33) % bound;
 }
@@ -95,7 +114,7 @@ unsigned fake_driver_run(unsigned most)
 {
     unsigned count = 0;
 
-    for (; count < most; count++) {
+    for (; count < most && !is_still(); count++) {
         unsigned start = random_below(FAKE_DRIVER_STREAMS), i = 0;
 
         while (i < FAKE_DRIVER_STREAMS &&
@@ -115,8 +134,7 @@ void fake_driver_lazy(unsigned seed)
 
 static void look(void)
 {
-    if (fake.lazy)
-        (void)fake_driver_run(random_below(LAZY_BURST));
+    (void)fake_driver_run(fake.lazy ? random_below(LAZY_BURST) : UINT_MAX);
 }
 
 /* --- what the test asks ---------------------------------------------------------------------- */
@@ -124,8 +142,15 @@ static void look(void)
 void fake_driver_hold(bool hold)
 {
     fake.is_held = hold;
-    for (int i = 0; i < FAKE_DRIVER_STREAMS && !hold; i++)
-        fake_driver_release((unsigned)i);
+    for (unsigned i = 0; i < FAKE_DRIVER_STREAMS && !hold; i++) {
+        fake.streams[i].is_held = false;
+        fake_driver_release(i);
+    }
+}
+
+void fake_driver_hold_stream(unsigned stream)
+{
+    fake.streams[stream].is_held = true;
 }
 
 void fake_driver_release(unsigned stream)
@@ -189,7 +214,8 @@ CUresult CUDAAPI cuStreamQuery(CUstream hStream)
 {
     ENTER(StreamQuery);
     look();
-    bool is_busy = fake.is_held || (queue_of(hStream) && queue_of(hStream)->first);
+    struct fake_stream *stream = queue_of(hStream);
+    bool is_busy = fake.is_held || (stream && (stream->is_held || stream->first));
     return is_busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
@@ -197,7 +223,9 @@ CUresult CUDAAPI cuStreamSynchronize(CUstream hStream)
 {
     ENTER(StreamSynchronize);
     while (queue_of(hStream) && queue_of(hStream)->first) {
-        if (fake_driver_run(1) == 0) {
+        if (is_still()) {
+            (void)usleep(1000);
+        } else if (fake_driver_run(1) == 0) {
             fprintf(stderr, "fake driver: the streams wait for each other\n");
             abort();
         }
@@ -215,7 +243,7 @@ static void run_write(const void *argument)
 {
     const struct write *write = argument;
 
-    if (fake.is_held) {
+    if (fake.is_held || write->on->is_held) {
         write->on->word = write->word;
         write->on->value = write->value;
     } else {
@@ -231,7 +259,7 @@ CUresult CUDAAPI cuStreamWriteValue32(CUstream stream,
     (void)flags;
     ENTER(StreamWriteValue32);
     struct write write = {(struct fake_stream *)stream, (cuuint32_t *)(uintptr_t)addr, value};
-    fake.last_stream = number_of_stream(stream);
+    fake.last_stream = fake_driver_stream(stream);
     return fake_driver_queue(stream, run_write, &write, sizeof(write));
 }
 
@@ -291,7 +319,7 @@ CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream)
     ENTER(EventRecord);
     struct fake_event *event = (struct fake_event *)hEvent;
     struct record record = {event, ++event->recorded};
-    event->stream = number_of_stream(hStream);
+    event->stream = fake_driver_stream(hStream);
     return fake_driver_queue(hStream, run_record, &record, sizeof(record));
 }
 
@@ -311,7 +339,7 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
     struct fake_event *event = (struct fake_event *)hEvent;
     if (queue_of(hStream))
         queue_of(hStream)->awaited |= 1u << event->stream;
-    if (fake.lazy && queue_of(hStream)) {
+    if (must_queue(hStream)) {
         struct fake_operation *operation = append(hStream, NULL, "", 0);
 
         operation->event = event;

@@ -69,13 +69,79 @@ static int look_for(unsigned ms, uint64_t since_ns)
     return r;
 }
 
+/* So many writes in all. */
+static void look_until_beats(unsigned writes)
+{
+    while (fake_driver_calls("cuStreamWriteValue32") < writes)
+        cr_assert_eq(cuda_health_look(&health, &oldest), 0);
+}
+
 Test(cuda_health, a_command_may_take_its_time)
 {
     watch();
     fake_driver_hold(true);
     cr_expect_eq(look_for(300, LONG_AGO), 0);
-    cr_expect_eq(fake_driver_calls("cuStreamWriteValue32"), 0, "no beat without a reason");
 }
+
+Test(cuda_health, short_command_costs_the_device_nothing)
+{
+    watch();
+    cr_assert_eq(cuda_health_begin(&health), 0);
+    cr_expect_eq(look_for(40, now_ns()), 0);
+    cr_expect_eq(fake_driver_calls("cuStreamWriteValue32"), 0);
+}
+
+/* --- whether the device does anything -------------------------------------------------------- */
+
+Test(cuda_health, device_that_does_other_things_beside_a_command_answers)
+{
+    cr_assert_eq(cuda_health_begin(&health), 0);
+    for (uint64_t before = 0, i = 0; i < 3; i++) {
+        cr_expect_eq(look_for(100, LONG_AGO), 0);
+        cr_expect_gt(health.answers, before);
+        before = health.answers;
+    }
+}
+
+Test(cuda_health, device_that_stands_still_answers_nothing_until_it_moves)
+{
+    cr_assert_eq(cuda_health_begin(&health), 0);
+    fake_driver_hold(true);
+    cr_expect_eq(look_for(200, LONG_AGO), 0);
+    cr_expect_eq(health.answers, 0);
+    fake_driver_hold(false);
+    cr_expect_eq(look_for(200, LONG_AGO), 0);
+    cr_expect_gt(health.answers, 0);
+}
+
+/* Where CUDA gave a beat's stream the queue of the command's. */
+Test(cuda_health, one_beat_of_two_is_an_answer)
+{
+    cr_assert_eq(cuda_health_begin(&health), 0);
+    fake_driver_hold(true);
+    look_until_beats(CUDA_HEALTH_BEATS);
+    for (uint64_t before = 0, i = 0; i < 3; i++) {
+        fake_driver_release(fake_driver_last_stream());
+        cr_expect_eq(look_for(50, LONG_AGO), 0);
+        cr_expect_gt(health.answers, before);
+        before = health.answers;
+    }
+}
+
+/* Beats are written by another part of the device than the one that runs kernels. */
+Test(cuda_health, beats_are_no_answer_before_the_fill_came)
+{
+    cr_assert_eq(cuda_health_begin(&health), 0);
+    health.words->has_begun = 0;
+    cr_expect_eq(look_for(200, LONG_AGO), 0);
+    cr_expect_gt(fake_driver_calls("cuStreamWriteValue32"), 2 * CUDA_HEALTH_BEATS);
+    cr_expect_eq(health.answers, 0);
+    health.words->has_begun = 1;
+    cr_expect_eq(look_for(100, LONG_AGO), 0);
+    cr_expect_gt(health.answers, 0);
+}
+
+/* --- whether the context lives --------------------------------------------------------------- */
 
 Test(cuda_health, context_is_lost_when_cuda_says_so)
 {
@@ -94,13 +160,6 @@ Test(cuda_health, context_is_lost_that_does_not_beat_after_a_report)
     fake_driver_xid();
     cr_expect_lt(look_for(5000, LONG_AGO), 0);
     cr_expect_geq(now_ns() - begun, 100000000);
-}
-
-/* So many writes in all. */
-static void look_until_beats(unsigned writes)
-{
-    while (fake_driver_calls("cuStreamWriteValue32") < writes)
-        cr_assert_eq(cuda_health_look(&health, &oldest), 0);
 }
 
 /* Reports are of the device, and other processes have it, too. */

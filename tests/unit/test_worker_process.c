@@ -135,16 +135,16 @@ static void ignore_death(struct worker_process *w, uint64_t taken)
     (void)taken;
 }
 
-static bool is_never_overdue(struct worker_process *w)
+static enum worker_verdict is_always_well(struct worker_process *w)
 {
     (void)w;
-    return false;
+    return WORKER_IS_WELL;
 }
 
 static const struct worker_operations operations = {
     .started = ignore,
     .ready = note_ready,
-    .is_overdue = is_never_overdue,
+    .judge = is_always_well,
     .covered = note_covered,
     .mapped = ignore,
     .died = ignore_death,
