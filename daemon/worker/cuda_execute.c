@@ -360,10 +360,8 @@ int cuda_execute_submit(struct cuda_execute *execute, const struct gemmd_command
     assert(cuda_execute_pending(execute) < CUDA_EXECUTE_DEPTH);
     if (r < 0)
         return error_trace(r);
-    *entry = (struct cuda_execute_entry){.job = command->job,
-                                         .started_ns = clock_now_ns(),
-                                         .is_quick = command->is_quick,
-                                         .status = STATUS_OK};
+    *entry = (struct cuda_execute_entry){
+        .job = command->job, .started_ns = clock_now_ns(), .status = STATUS_OK};
     if (is_streamed(command))
         return error_trace(submit_streamed(execute, entry, command));
     accesses_of(command, &entry->accesses);
@@ -404,7 +402,6 @@ static int look_after(struct cuda_execute *execute)
     const struct cuda_health_waiting oldest = {
         .stream = execute->lanes.lane[entry->lane].stream,
         .since_ns = entry->started_ns,
-        .is_quick = entry->is_quick,
     };
 
     return error_trace(cuda_health_look(&execute->health, &oldest));

@@ -29,7 +29,7 @@ struct cuda_execute_entry {
     struct accesses accesses;
     uint32_t lane;
     uint64_t number; /* on its lane, counted from 1; UINT64_MAX: its end is not queued yet */
-    bool is_quick, is_reaped;
+    bool is_reaped;
     struct gemmd_copy host_copy; /* for the driver's thread */
 };
 

@@ -5,8 +5,11 @@
 #include "../core/log.h"
 #include "cuda_lane.h"
 
-/* How long a faulted device may go unnoticed by a worker that waits. One query costs about 1 us. */
-#define ASK_INTERVAL_NS 200000
+/* How long a faulted device may go unnoticed by a worker that waits, without reports or after one.
+ * One query costs about 1 us. With reports only what makes none is left, which is rare. */
+#define ASK_INTERVAL_NS        200000
+#define ASK_RARELY_FIRST_NS    500000000
+#define ASK_RARELY_INTERVAL_NS 100000000
 
 /* Between two looks at the reports, and before the first: what ends sooner costs none. */
 #define LOOK_INTERVAL_NS 2000000
@@ -58,19 +61,6 @@ void cuda_health_deinit(struct cuda_health *health)
     *health = (struct cuda_health){.driver = driver};
 }
 
-static int ask(struct cuda_health *health, CUstream stream, uint64_t now)
-{
-    if (now - health->asked_ns < ASK_INTERVAL_NS)
-        return 0;
-    health->asked_ns = now;
-    CUresult result = cu(health->driver)->StreamQuery(stream);
-    if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
-        return 0;
-    log_error("event=device_lost call=cuStreamQuery error=%s",
-              driver_error_name(health->driver, result));
-    return error_origin(-EIO);
-}
-
 /* --- beats ----------------------------------------------------------------------------------- */
 
 static int send_beat(struct cuda_health *health, size_t i)
@@ -111,19 +101,27 @@ int cuda_health_begin(struct cuda_health *health)
 {
     CUdeviceptr word = health->words_device + offsetof(struct cuda_health_words, has_begun);
     struct fault fault;
-    int r = cu_parked_try(health->driver, &fault, MemsetD8Async, word, 1, sizeof(uint8_t),
-                          health->beats[0].stream);
+    int r;
+
+    /* What was reported until now is of the worker before this one, or of others. */
+    (void)xid_watch_look(&health->xid);
+    r = cu_parked_try(health->driver, &fault, MemsetD8Async, word, 1, sizeof(uint8_t),
+                      health->beats[0].stream);
 
     if (r > 0) /* then it is not known, and no reason to wait */
         __atomic_store_n(&health->words->has_begun, 1, __ATOMIC_RELAXED);
     return r < 0 ? error_trace(r) : 0;
 }
 
+static bool has_begun(const struct cuda_health *health)
+{
+    return __atomic_load_n(&health->words->has_begun, __ATOMIC_ACQUIRE) != 0;
+}
+
 /* Each beat that came counts, and is followed by the next one: the stream of one that does not come
  * may be behind the command itself, where CUDA gave both the same queue of the device. */
 static int ask_for_answers(struct cuda_health *health, uint64_t since_ns, uint64_t now)
 {
-    bool has_begun = __atomic_load_n(&health->words->has_begun, __ATOMIC_ACQUIRE);
     int r = 0;
 
     if (now - since_ns < ANSWER_FIRST_NS || now - health->answered_ns < ANSWER_INTERVAL_NS)
@@ -134,7 +132,7 @@ static int ask_for_answers(struct cuda_health *health, uint64_t since_ns, uint64
 
         if (!has_beaten(health, i))
             continue;
-        if (has_begun && steal(beat->seen, beat->sent) != beat->sent)
+        if (has_begun(health) && steal(beat->seen, beat->sent) != beat->sent)
             health->answers++;
         r = send_beat(health, i);
     }
@@ -143,31 +141,51 @@ static int ask_for_answers(struct cuda_health *health, uint64_t since_ns, uint64
 
 /* --- whether the context lives --------------------------------------------------------------- */
 
+static int ask(struct cuda_health *health, const struct cuda_health_waiting *oldest, uint64_t now)
+{
+    bool is_rare = xid_watch_is_open(&health->xid) && !health->may_ask;
+
+    if (is_rare && now - oldest->since_ns < ASK_RARELY_FIRST_NS)
+        return 0;
+    if (now - health->asked_ns < (is_rare ? ASK_RARELY_INTERVAL_NS : ASK_INTERVAL_NS))
+        return 0;
+    health->asked_ns = now;
+    CUresult result = cu(health->driver)->StreamQuery(oldest->stream);
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
+        return 0;
+    log_error("event=device_lost call=cuStreamQuery error=%s",
+              driver_error_name(health->driver, result));
+    return error_origin(-EIO);
+}
+
 static int look_for_reports(struct cuda_health *health, uint64_t since_ns, uint64_t now)
 {
+    enum xid_reports seen;
     int r;
 
     if (now - since_ns < LOOK_INTERVAL_NS || now - health->looked_ns < LOOK_INTERVAL_NS)
         return 0;
     health->looked_ns = now;
-    if (!xid_watch_look(&health->xid))
+    seen = xid_watch_look(&health->xid);
+    if (seen == XID_NONE)
         return 0;
     r = send_beats(health);
-    if (r == 0)
-        health->alarmed_ns = now;
+    health->may_ask |= seen == XID_OF_FAULTS;
+    health->alarmed_ns = clock_now_ns();
     return r < 0 ? error_trace(r) : 0;
 }
 
-static int
-await_beats(struct cuda_health *health, const struct cuda_health_waiting *oldest, uint64_t now)
+static int await_beats(struct cuda_health *health, uint64_t now)
 {
-    bool is_overdue = oldest->is_quick && oldest->since_ns < health->alarmed_ns;
-
-    if (have_beaten(health) && !is_overdue) {
-        health->alarmed_ns = 0; /* it was another process's fault, or an old one */
+    if (health->alarmed_ns == 0)
+        return 0;
+    if (have_beaten(health)) { /* it was another process's fault, or an old one */
+        health->alarmed_ns = 0;
+        health->may_ask = false;
         return 0;
     }
-    if (now - health->alarmed_ns < BEAT_NS)
+    /* One that did nothing yet has not faulted: the device stands still for others. */
+    if (now < health->alarmed_ns + BEAT_NS || !has_begun(health))
         return 0;
     log_error("event=device_lost reason=\"the driver reported a fault (Xid), and the context does "
               "nothing any more\"");
@@ -177,14 +195,13 @@ await_beats(struct cuda_health *health, const struct cuda_health_waiting *oldest
 int cuda_health_look(struct cuda_health *health, const struct cuda_health_waiting *oldest)
 {
     uint64_t now = clock_now_ns();
-    int r = ask(health, oldest->stream, now);
+    int r = look_for_reports(health, oldest->since_ns, now);
 
-    if (r < 0)
-        return error_trace(r);
-    r = ask_for_answers(health, oldest->since_ns, now);
-    if (r < 0)
-        return error_trace(r);
-    if (health->alarmed_ns != 0)
-        return error_trace(await_beats(health, oldest, now));
-    return error_trace(look_for_reports(health, oldest->since_ns, now));
+    if (r == 0)
+        r = await_beats(health, now);
+    if (r == 0)
+        r = ask(health, oldest, now);
+    if (r == 0)
+        r = ask_for_answers(health, oldest->since_ns, now);
+    return error_trace(r);
 }

@@ -1,12 +1,12 @@
 /*
  * Whether the context still lives while a command does not end: a faulted one never writes again.
  *
- * A stream is asked from time to time, which gives CUDA's error; for a trap that takes CUDA a
- * second. So the driver's reports are looked at, too (xid.h), and after one a beat is sent: a write
- * on a stream that nothing else is in front of, which a live context does within microseconds
- * beside any grid. One that does not come is the end of the context. Streams of the other priority
- * may live on for that second, so each priority has a beat; and a quick command that ran when the
- * report came has long ended, or never will.
+ * The driver's reports are looked at (xid.h). After one a beat is sent on a stream of each
+ * priority: a write that nothing else is in front of, which a live context does within microseconds
+ * beside any grid, and a faulted one never. Of most faults CUDA tells as soon as they are reported,
+ * so then a stream is asked, too; of a trap it does not, and whoever asks waits in that call for a
+ * second. That is why nothing is asked before there is a report: not for the first half second,
+ * after which other errors are looked for. Without NVML the stream is asked all the time.
  *
  * The other question is whether it is the command that does not end. A device may do nothing for
  * this context because it does nothing for any: the driver has not got rid of the kernel of a
@@ -42,6 +42,7 @@ struct cuda_health {
     CUdeviceptr words_device;
     uint64_t asked_ns, looked_ns, answered_ns; /* the last look at each */
     uint64_t alarmed_ns; /* a report came, and not all beats since then; 0: all is well */
+    bool may_ask;        /* it was not of traps alone */
     uint64_t answers;    /* beats that came while a command lasted */
 };
 
@@ -58,7 +59,6 @@ int cuda_health_begin(struct cuda_health *health);
 struct cuda_health_waiting {
     CUstream stream;
     uint64_t since_ns; /* when it was given to the device */
-    bool is_quick;     /* it takes microseconds */
 };
 
 /* It has not ended: < 0, the context is lost. */

@@ -8,6 +8,7 @@
 
 #define NVML_LIBRARY      "libnvidia-ml.so.1"
 #define NVML_XID_CRITICAL 8ull /* nvmlEventTypeXidCriticalError */
+#define XID_STOPPED       43   /* "GPU stopped processing": a kernel's trap; a breakpoint */
 #define REPORTS_MAX       64   /* taken at one look */
 
 /* nvmlEventData_t, by hand: the header is not part of every toolkit. */
@@ -98,15 +99,16 @@ void xid_watch_deinit(struct xid_watch *watch)
     watch->events = NULL;
 }
 
-bool xid_watch_look(struct xid_watch *watch)
+enum xid_reports xid_watch_look(struct xid_watch *watch)
 {
+    enum xid_reports seen = XID_NONE;
     struct nvml_event event;
-    int seen = 0;
 
-    for (; watch->events && seen < REPORTS_MAX; seen++) {
+    for (int i = 0; watch->events && i < REPORTS_MAX; i++) {
         if (watch->wait(watch->events, &event, 0) != 0)
             break;
         log_info("event=xid number=%llu", event.data); /* of whatever process */
+        seen = MAX(seen, event.data == XID_STOPPED ? XID_OF_TRAPS : XID_OF_FAULTS);
     }
-    return seen > 0;
+    return seen;
 }

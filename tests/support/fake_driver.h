@@ -53,7 +53,10 @@ FAKE_API void fake_driver_fail(const char *name, unsigned nth, CUresult result);
 /* From now on every call returns `result`, as after a kernel's illegal access. */
 FAKE_API void fake_driver_break(CUresult result);
 /* NVML (the same library, as $GEMMD_LIBNVML) reports a fault of the device, once. */
-FAKE_API void fake_driver_xid(void);
+#define FAKE_DRIVER_XID_ADDRESS    31
+#define FAKE_DRIVER_XID_MISALIGNED 13
+#define FAKE_DRIVER_XID_TRAP       43
+FAKE_API void fake_driver_xid(unsigned number);
 /* Held, streams write no value until they are released: all at the end, or one by one. Streams are
  * numbered in the order of their making. */
 FAKE_API void fake_driver_hold(bool hold);

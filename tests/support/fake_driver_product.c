@@ -128,21 +128,29 @@ static void stand_still(void)
 /* $FAKE_DRIVER_FAULTS: a product with an alpha of faults.h is a fault of the device. */
 static bool is_fault(const struct gemmd_job *job, unsigned stream)
 {
-    static const CUresult results[TEST_FAULT_COUNT] = {
-        CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_MISALIGNED_ADDRESS, CUDA_ERROR_LAUNCH_FAILED};
+    static const struct {
+        CUresult result;
+        unsigned xid;
+    } faults[TEST_FAULT_COUNT] = {
+        [TEST_FAULT_ADDRESS] = {CUDA_ERROR_ILLEGAL_ADDRESS, FAKE_DRIVER_XID_ADDRESS},
+        [TEST_FAULT_MISALIGNED] = {CUDA_ERROR_MISALIGNED_ADDRESS, FAKE_DRIVER_XID_MISALIGNED},
+        [TEST_FAULT_TRAP] = {CUDA_ERROR_LAUNCH_FAILED, FAKE_DRIVER_XID_TRAP},
+    };
+
     double fault = job->alpha - TEST_FAULT_ALPHA;
     if (!getenv("FAKE_DRIVER_FAULTS") || !(fault >= 0 && fault < TEST_FAULT_COUNT))
         return false;
     stand_still();
-    if ((enum test_fault)fault == TEST_FAULT_TRAP && getenv("GEMMD_LIBNVML")) {
-        /* As a device does: it stands still, and CUDA does not say so for long. */
-        fake_driver_hold(true);
-        fake_driver_xid();
-    } else if ((enum test_fault)fault == TEST_FAULT_ENDLESS) {
+    if ((enum test_fault)fault == TEST_FAULT_ENDLESS) {
         fake_driver_hold_stream(stream);
-    } else {
-        fake_driver_break(results[(int)fault]);
+        return true;
     }
+    fake_driver_xid(faults[(int)fault].xid);
+    /* As a device does: it stands still, and CUDA does not say so for long. */
+    if ((enum test_fault)fault == TEST_FAULT_TRAP && getenv("GEMMD_LIBNVML"))
+        fake_driver_hold(true);
+    else
+        fake_driver_break(faults[(int)fault].result);
     return true;
 }
 

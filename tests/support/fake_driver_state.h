@@ -41,7 +41,7 @@ struct fake_driver {
     void *opened; /* by a legacy handle, the last */
     size_t opened_size;
     unsigned register_flags;
-    unsigned xids; /* reports that nobody took */
+    unsigned xids, xid; /* reports that nobody took; the last one's number */
 };
 
 extern struct fake_driver fake;

@@ -63,11 +63,12 @@ int nvmlEventSetWait_v2(void *events, struct event *event, unsigned ms)
     if (events != &fake || ms != 0 || fake.xids == 0)
         return TIMEOUT;
     fake.xids--;
-    *event = (struct event){.device = &fake, .type = 8, .data = 43};
+    *event = (struct event){.device = &fake, .type = 8, .data = fake.xid};
     return 0;
 }
 
-void fake_driver_xid(void)
+void fake_driver_xid(unsigned number)
 {
+    fake.xid = number;
     fake.xids++;
 }

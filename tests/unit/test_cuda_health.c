@@ -23,6 +23,7 @@ static void open_fake(void)
     cr_assert_eq(driver_init(&driver, &fault), 0, "%s", fault.message);
     cr_assert_eq(cu(&driver)->StreamCreate(&oldest.stream, 0), CUDA_SUCCESS);
     cr_assert_eq(cuda_health_init(&health, &driver, &fault), 0);
+    cr_assert_eq(cuda_health_begin(&health), 0);
 }
 
 static void watch(void)
@@ -86,7 +87,6 @@ Test(cuda_health, a_command_may_take_its_time)
 Test(cuda_health, short_command_costs_the_device_nothing)
 {
     watch();
-    cr_assert_eq(cuda_health_begin(&health), 0);
     cr_expect_eq(look_for(40, now_ns()), 0);
     cr_expect_eq(fake_driver_calls("cuStreamWriteValue32"), 0);
 }
@@ -95,7 +95,6 @@ Test(cuda_health, short_command_costs_the_device_nothing)
 
 Test(cuda_health, device_that_does_other_things_beside_a_command_answers)
 {
-    cr_assert_eq(cuda_health_begin(&health), 0);
     for (uint64_t before = 0, i = 0; i < 3; i++) {
         cr_expect_eq(look_for(100, LONG_AGO), 0);
         cr_expect_gt(health.answers, before);
@@ -105,7 +104,6 @@ Test(cuda_health, device_that_does_other_things_beside_a_command_answers)
 
 Test(cuda_health, device_that_stands_still_answers_nothing_until_it_moves)
 {
-    cr_assert_eq(cuda_health_begin(&health), 0);
     fake_driver_hold(true);
     cr_expect_eq(look_for(200, LONG_AGO), 0);
     cr_expect_eq(health.answers, 0);
@@ -117,7 +115,6 @@ Test(cuda_health, device_that_stands_still_answers_nothing_until_it_moves)
 /* Where CUDA gave a beat's stream the queue of the command's. */
 Test(cuda_health, one_beat_of_two_is_an_answer)
 {
-    cr_assert_eq(cuda_health_begin(&health), 0);
     fake_driver_hold(true);
     look_until_beats(CUDA_HEALTH_BEATS);
     for (uint64_t before = 0, i = 0; i < 3; i++) {
@@ -131,7 +128,6 @@ Test(cuda_health, one_beat_of_two_is_an_answer)
 /* Beats are written by another part of the device than the one that runs kernels. */
 Test(cuda_health, beats_are_no_answer_before_the_fill_came)
 {
-    cr_assert_eq(cuda_health_begin(&health), 0);
     health.words->has_begun = 0;
     cr_expect_eq(look_for(200, LONG_AGO), 0);
     cr_expect_gt(fake_driver_calls("cuStreamWriteValue32"), 2 * CUDA_HEALTH_BEATS);
@@ -157,9 +153,22 @@ Test(cuda_health, context_is_lost_that_does_not_beat_after_a_report)
 
     watch();
     fake_driver_hold(true);
-    fake_driver_xid();
+    fake_driver_xid(FAKE_DRIVER_XID_TRAP);
     cr_expect_lt(look_for(5000, LONG_AGO), 0);
     cr_expect_geq(now_ns() - begun, 100000000);
+}
+
+/* Nor has it faulted: who died before it did, and the device is not there for the next one yet. */
+Test(cuda_health, context_that_has_not_begun_is_not_lost_by_a_report)
+{
+    watch();
+    health.words->has_begun = 0;
+    fake_driver_hold(true);
+    fake_driver_xid(FAKE_DRIVER_XID_TRAP);
+    cr_expect_eq(look_for(400, now_ns()), 0);
+    fake_driver_hold(false);
+    health.words->has_begun = 1;
+    cr_expect_eq(look_for(200, now_ns()), 0);
 }
 
 /* Reports are of the device, and other processes have it, too. */
@@ -168,7 +177,7 @@ Test(cuda_health, report_of_another_ones_fault_ends_nobody)
     watch();
     for (unsigned i = 1; i <= 3; i++) {
         fake_driver_hold(true);
-        fake_driver_xid();
+        fake_driver_xid(FAKE_DRIVER_XID_TRAP);
         look_until_beats(CUDA_HEALTH_BEATS * i);
         fake_driver_hold(false);
         cr_expect_eq(look_for(250, LONG_AGO), 0);
@@ -180,34 +189,74 @@ Test(cuda_health, context_is_lost_when_streams_of_one_priority_do_not_beat)
 {
     watch();
     fake_driver_hold(true);
-    fake_driver_xid();
+    fake_driver_xid(FAKE_DRIVER_XID_TRAP);
     look_until_beats(CUDA_HEALTH_BEATS);
     fake_driver_release(fake_driver_last_stream());
     cr_expect_lt(look_for(5000, LONG_AGO), 0);
 }
 
-/* It takes microseconds, and nothing is in front of it. */
-Test(cuda_health, context_is_lost_when_a_quick_command_does_not_end_after_a_report)
+/* Whoever asks of a trap waits in that call for a second, on a device. */
+Test(cuda_health, cuda_is_not_asked_of_a_trap)
 {
+    uint64_t begun = now_ns();
+
     watch();
-    oldest.is_quick = true;
-    fake_driver_xid();
-    cr_expect_lt(look_for(5000, LONG_AGO), 0);
+    fake_driver_hold(true);
+    fake_driver_xid(FAKE_DRIVER_XID_TRAP);
+    cr_expect_lt(look_for(5000, begun), 0);
+    cr_expect_lt(now_ns() - begun, 400000000);
+    cr_expect_eq(fake_driver_calls("cuStreamQuery"), 0);
 }
 
-Test(cuda_health, quick_command_that_began_after_the_report_is_no_sign)
+Test(cuda_health, cuda_is_asked_at_once_of_other_faults)
+{
+    uint64_t begun = now_ns();
+
+    watch();
+    fake_driver_xid(FAKE_DRIVER_XID_TRAP);
+    fake_driver_xid(FAKE_DRIVER_XID_ADDRESS);
+    fake_driver_fail("cuStreamQuery", 0, CUDA_ERROR_ILLEGAL_ADDRESS);
+    fake_driver_hold(true);
+    cr_expect_lt(look_for(5000, begun), 0);
+    cr_expect_lt(now_ns() - begun, 90000000, "not by the beats");
+}
+
+/* Of the worker before this one. */
+Test(cuda_health, reports_from_before_the_first_command_are_dropped)
 {
     watch();
-    oldest.is_quick = true;
-    fake_driver_xid();
-    cr_expect_eq(look_for(50, LONG_AGO), 0);
-    cr_expect_eq(look_for(200, now_ns()), 0);
+    fake_driver_xid(FAKE_DRIVER_XID_TRAP);
+    cr_assert_eq(cuda_health_begin(&health), 0);
+    fake_driver_hold(true);
+    cr_expect_eq(look_for(40, now_ns()), 0);
+    cr_expect_eq(fake_driver_calls("cuStreamWriteValue32"), 0);
+}
+
+/* It stands for long while commands are short; then one is not. */
+Test(cuda_health, old_report_ends_nobody_whose_command_takes_long)
+{
+    watch();
+    fake_driver_xid(FAKE_DRIVER_XID_TRAP);
+    fake_driver_hold_stream(0);
+    cr_expect_eq(look_for(400, now_ns()), 0);
+}
+
+/* What makes no report. */
+Test(cuda_health, other_errors_are_asked_for_after_half_a_second)
+{
+    watch();
+    fake_driver_hold(true);
+    cr_expect_eq(look_for(300, now_ns()), 0);
+    cr_expect_eq(fake_driver_calls("cuStreamQuery"), 0);
+    fake_driver_break(CUDA_ERROR_UNKNOWN);
+    cr_expect_lt(look_for(5000, now_ns()), 0);
+    fake_driver_break(CUDA_SUCCESS);
 }
 
 Test(cuda_health, reports_are_not_looked_for_while_commands_are_short)
 {
     watch();
-    fake_driver_xid();
+    fake_driver_xid(FAKE_DRIVER_XID_TRAP);
     for (int i = 0; i < 100; i++)
         cr_expect_eq(look_for(1, now_ns()), 0);
     cr_expect_eq(fake_driver_calls("cuStreamWriteValue32"), 0);
@@ -218,7 +267,7 @@ Test(cuda_health, without_nvml_cuda_alone_is_asked)
     (void)setenv("GEMMD_LIBNVML", "/nonexistent.so", 1);
     xid_watch_init(&health.xid, FAKE_DRIVER_UUID);
     fake_driver_hold(true);
-    fake_driver_xid();
+    fake_driver_xid(FAKE_DRIVER_XID_TRAP);
     cr_expect_eq(look_for(250, LONG_AGO), 0);
     cr_expect_null(health.xid.events);
 }
