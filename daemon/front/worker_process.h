@@ -31,9 +31,11 @@
 /* Looks without a heartbeat, after which it hangs. With commands alone a millisecond is usual.
  * While it maps, loads or computes: a mapping of 64 GiB takes 3 s and is no hang; and before its
  * first command has ended, since the driver's first calls may wait for a device that others have.
- */
+ * In the kernel: NVIDIA's driver has a lock for all processes of the machine, which others may keep
+ * for long, and who waits for it cannot be ended before either. */
 #define WORKER_BEATS_MISSED         6
 #define WORKER_BEATS_MISSED_MAPPING 100
+#define WORKER_BEATS_MISSED_KERNEL  600
 #define WORKER_BEATS_MISSED_CPU     200 /* the CPU's shares the processors with everybody */
 #define WORKER_FILL_BYTES           (16ull << 20) /* per look: a CPU worker fills a GiB in 0.3 s */
 #define WORKER_START_S              60 /* from spawn to hello: CUDA's start on a large machine takes 10 */

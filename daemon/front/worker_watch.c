@@ -26,7 +26,7 @@ static bool is_computing(const struct worker_process *worker)
            link_commands_taken(&worker->link) + worker->in_flight > worker->link.commands_written;
 }
 
-/* As in /proc: R computes, S and D sleep, T was stopped. */
+/* As in /proc: R computes, S sleeps, D waits in the kernel, T was stopped. */
 static char process_state(const struct worker_process *worker)
 {
     char path[64], state = 0;
@@ -45,12 +45,15 @@ static char process_state(const struct worker_process *worker)
 /* A driver call that maps or loads may sleep for long, and so may the first ones of a process. One
  * that copies gigabytes from memory that could not be registered computes, at a processor's speed.
  * Who was stopped does neither. */
-static bool may_be_at_work(const struct worker_process *worker)
+static uint32_t looks_at_work(const struct worker_process *worker)
 {
     bool may_sleep = worker->answers_expected > 0 || !worker->has_completed;
     char state = process_state(worker);
 
-    return state == 'R' || (may_sleep && state != 'T');
+    if (state == 'D')
+        return WORKER_BEATS_MISSED_KERNEL;
+    return state == 'R' || (may_sleep && state != 'T') ? WORKER_BEATS_MISSED_MAPPING
+                                                       : WORKER_BEATS_MISSED;
 }
 
 /* Looks without a heartbeat that it may need. The CPU worker shares the processors with everybody,
@@ -61,8 +64,8 @@ static uint32_t looks_allowed(const struct worker_process *worker)
 
     if (worker->device.kind != LINK_DEVICE_CUDA)
         looks = WORKER_BEATS_MISSED_CPU + worker_memory_under_way(worker) / WORKER_FILL_BYTES;
-    else if (worker->beats_missed >= WORKER_BEATS_MISSED && may_be_at_work(worker))
-        looks = WORKER_BEATS_MISSED_MAPPING;
+    else if (worker->beats_missed >= WORKER_BEATS_MISSED)
+        looks = looks_at_work(worker);
     return (uint32_t)MIN(looks, UINT32_MAX);
 }
 
@@ -89,11 +92,15 @@ static void look_at_dying(struct worker_process *worker)
         (void)uv_process_kill(&worker->handles->process, SIGKILL);
 }
 
-/* In the driver, for so long, before a first command ended. */
+/* In the driver, for so long before a first command ended, or in the kernel for so long: no job's
+ * doing. */
 static bool was_still(const struct worker_process *worker)
 {
-    return worker->device.kind == LINK_DEVICE_CUDA && !worker->has_completed &&
-           worker->in_flight > 0 && worker->beats_missed >= WORKER_BEATS_MISSED_MAPPING;
+    uint32_t least =
+        worker->has_completed ? WORKER_BEATS_MISSED_KERNEL : WORKER_BEATS_MISSED_MAPPING;
+
+    return worker->device.kind == LINK_DEVICE_CUDA && worker->in_flight > 0 &&
+           worker->beats_missed >= least;
 }
 
 static void look_at_working(struct worker_process *worker)

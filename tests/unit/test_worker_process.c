@@ -32,7 +32,8 @@ static struct {
 
 static struct fault failure;
 static unsigned spawns, kills, readies, closes, covers;
-static bool is_mute; /* who is started says no hello */
+static uint32_t watched; /* looks without a heartbeat, until the last signal */
+static bool is_mute;     /* who is started says no hello */
 static struct link_device device = {.kind = LINK_DEVICE_CPU};
 
 /* --- what stands for a process --------------------------------------------------------------- */
@@ -80,6 +81,7 @@ int __wrap_uv_process_kill(uv_process_t *handle, int signal_number)
     unsigned process = process_of(handle);
 
     kills += signal_number == SIGKILL;
+    watched = worker.beats_missed;
     if (signal_number == SIGSTOP || signal_number == SIGCONT)
         processes[process].is_stopped = signal_number == SIGSTOP;
     return 0;
@@ -274,6 +276,69 @@ Test(worker_process, with_a_hello_just_in_time_is_not_killed)
     run_until(&readies, 1);
     cr_expect_eq(kills, 0);
     cr_expect(worker_is_ready(&worker));
+}
+
+/* --- a heart that stands still ---------------------------------------------------------------- */
+
+/* A process in this state of /proc's, and perhaps another one in its group; only its state is
+ * looked at. */
+static pid_t process_in_state(char state)
+{
+    pid_t child = fork();
+
+    if (child > 0) {
+        (void)setpgid(child, child);
+        (void)usleep(50000);
+        return child;
+    }
+    (void)setpgid(0, 0);
+    if (state == 'T')
+        (void)raise(SIGSTOP);
+    if (state != 'D' || vfork() == 0) /* its parent waits in the kernel */
+        for (;;)
+            (void)pause();
+    _exit(0);
+}
+
+/* Looks at a worker of a GPU that was given a command and does not move any more. */
+static unsigned looks_until_killed(char state, bool has_completed)
+{
+    struct gemmd_command command = {.kind = GEMMD_COMMAND_COPY};
+    pid_t child = process_in_state(state);
+    uint64_t index;
+
+    device = (struct link_device){.kind = LINK_DEVICE_CUDA};
+    worker_start(&worker);
+    run_until(&readies, 1);
+    worker.pid = child;
+    worker.has_completed = has_completed;
+    cr_assert_eq(worker_submit(&worker, &command, &index), 0);
+    run_until(&kills, 1);
+    (void)kill(-child, SIGKILL);
+    process_ends(0, SIGKILL);
+    run_until(&readies, 2);
+    return worker.deaths == 1 ? watched : 0;
+}
+
+Test(worker_process, that_sleeps_with_commands_is_killed_soon)
+{
+    cr_expect_eq(looks_until_killed('S', true), WORKER_BEATS_MISSED);
+}
+
+Test(worker_process, that_was_stopped_is_killed_soon)
+{
+    cr_expect_eq(looks_until_killed('T', false), WORKER_BEATS_MISSED);
+}
+
+Test(worker_process, that_sleeps_before_its_first_command_ended_is_waited_for)
+{
+    cr_expect_eq(looks_until_killed('S', false), WORKER_BEATS_MISSED_MAPPING);
+}
+
+/* For a lock of the driver, which others have. */
+Test(worker_process, that_waits_in_the_kernel_is_waited_for_longest)
+{
+    cr_expect_eq(looks_until_killed('D', true), WORKER_BEATS_MISSED_KERNEL);
 }
 
 /* --- one that stands by ---------------------------------------------------------------------- */
