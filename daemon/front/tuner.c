@@ -56,18 +56,13 @@ struct verdict {
     size_t winner;
 };
 
-/* The plan's own choice unless another is faster by more than noise. */
 static struct verdict judge(struct tuner_run *run)
 {
     struct verdict verdict = {.winner = 0};
 
-    for (size_t i = 0; i < run->keep; i++) {
+    for (size_t i = 0; i < run->keep; i++)
         verdict.seconds[i] = median(&run->candidates[i]);
-        if (verdict.seconds[i] < verdict.seconds[verdict.winner])
-            verdict.winner = i;
-    }
-    if (verdict.seconds[verdict.winner] >= TUNER_GAIN * verdict.seconds[0])
-        verdict.winner = 0;
+    verdict.winner = tuning_winner(verdict.seconds, run->keep);
     return verdict;
 }
 

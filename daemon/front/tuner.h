@@ -29,7 +29,6 @@
 #define TUNER_USES_LEAST     16   /* before a class is worth a run */
 #define TUNER_QUIET_MS       1000 /* nothing was asked for so long */
 #define TUNER_BUSY_MS        20   /* until an idle run looks again whether there is other work */
-#define TUNER_GAIN           0.98 /* of the first choice's time: less gain than that is noise */
 
 struct server;
 

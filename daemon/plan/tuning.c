@@ -196,6 +196,18 @@ int tuning_set(struct tuning *tuning, const struct tuning_entry *entry)
     return error_trace(r);
 }
 
+size_t tuning_winner(const double *seconds, size_t count)
+{
+    size_t winner = 0;
+
+    for (size_t i = 1; i < count; i++)
+        if (seconds[i] < seconds[winner])
+            winner = i;
+    if (seconds[0] < TUNING_LAUNCH_SECONDS || seconds[winner] >= TUNING_GAIN * seconds[0])
+        return 0;
+    return winner;
+}
+
 /* --- the file's text ------------------------------------------------------------------------- */
 
 static int compare_asked(const void *a, const void *b)

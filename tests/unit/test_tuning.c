@@ -1,6 +1,7 @@
 #include "../../daemon/plan/tuning.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,33 @@ static const struct tuning_entry *find(struct tuning *tuning, int64_t m)
     struct tuning_class class = tuning_classify(&problem, true);
 
     return tuning_find(tuning, &class);
+}
+
+/* --- the fastest ----------------------------------------------------------------------------- */
+
+Test(tuning, keeps_the_fastest_candidate)
+{
+    const double seconds[] = {20e-6, 19e-6, 18e-6, 18.5e-6};
+
+    cr_expect_eq(tuning_winner(seconds, 4), 2);
+    cr_expect_eq(tuning_winner(seconds, 2), 1);
+    cr_expect_eq(tuning_winner(seconds, 1), 0);
+}
+
+Test(tuning, keeps_the_plans_own_choice_where_the_gain_is_noise)
+{
+    cr_expect_eq(tuning_winner((const double[]){20e-6, 19.7e-6}, 2), 0);
+}
+
+/* Of an H200: 64x64, 16x64, 64x128 and 128x128 at 256^3. */
+Test(tuning, keeps_the_plans_own_choice_where_launches_are_what_was_timed)
+{
+    cr_expect_eq(tuning_winner((const double[]){5.02e-6, 5.58e-6, 4.88e-6, 4.82e-6}, 4), 0);
+}
+
+Test(tuning, takes_another_where_the_plans_own_choice_could_not_be_timed)
+{
+    cr_expect_eq(tuning_winner((const double[]){INFINITY, 5e-6}, 2), 1);
 }
 
 /* --- classes --------------------------------------------------------------------------------- */
