@@ -6,7 +6,7 @@
  * Streams execute at once, or lazily and in the most awkward order that was not forbidden; a launch
  * computes its products in plain C, or calls the test's function.
  * Completion writes can be held back, to look like a device that is busy; in a daemon's worker,
- * FAKE_DRIVER_HANG_M in the environment does so on the stream of a product of that many rows. While
+ * FAKE_DRIVER_HANG_M in the environment stops the stream of a product of that many rows. While
  * the file FAKE_DRIVER_STILL exists nothing runs on any stream. One of FAKE_DRIVER_LOSE_M rows
  * loses the device, after which the process does not get to its end. To register
  * FAKE_DRIVER_CRASH_SIZE bytes ends it, to import FAKE_DRIVER_CRASH_IMPORT_SIZE bytes does, and
@@ -60,7 +60,7 @@ FAKE_API void fake_driver_xid(unsigned number);
 /* Held, streams write no value until they are released: all at the end, or one by one. Streams are
  * numbered in the order of their making. */
 FAKE_API void fake_driver_hold(bool hold);
-FAKE_API void fake_driver_hold_stream(unsigned stream); /* that one alone */
+FAKE_API void fake_driver_stop_stream(unsigned stream); /* nothing after this runs on it */
 FAKE_API void fake_driver_release(unsigned stream);
 /* From now on what is queued runs later: a few operations when the driver is asked for the state of
  * a stream or event, in an order that follows from the seed. FAKE_DRIVER_LAZY does it in a worker.

@@ -142,7 +142,7 @@ static bool is_fault(const struct gemmd_job *job, unsigned stream)
         return false;
     stand_still();
     if ((enum test_fault)fault == TEST_FAULT_ENDLESS) {
-        fake_driver_hold_stream(stream);
+        fake_driver_stop_stream(stream);
         return true;
     }
     fake_driver_xid(faults[(int)fault].xid);
@@ -161,7 +161,7 @@ void fake_driver_product(const struct fake_driver_launch *launch)
         if (is_fault(&feed->jobs[i], launch->stream))
             return;
         if (hangs(&feed->jobs[i])) {
-            fake_driver_hold_stream(launch->stream);
+            fake_driver_stop_stream(launch->stream);
             return;
         }
         if (loses(&feed->jobs[i])) {

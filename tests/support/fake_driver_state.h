@@ -20,7 +20,7 @@ struct fake_stream {
     cuuint32_t *word;                    /* of the last write that is held */
     cuuint32_t value;
     int priority;
-    bool is_held;
+    bool is_stopped;
     unsigned awaited; /* bit per stream whose events this one waited for */
 };
 

@@ -70,7 +70,9 @@ append(CUstream stream, fake_driver_run_fn run, const void *argument, size_t siz
 /* What comes now runs later. */
 static bool must_queue(CUstream stream)
 {
-    return queue_of(stream) && (fake.lazy || queue_of(stream)->first || is_still());
+    const struct fake_stream *on = queue_of(stream);
+
+    return on && (fake.lazy || on->first || on->is_stopped || is_still());
 }
 
 CUresult
@@ -87,7 +89,8 @@ static bool is_ready(const struct fake_stream *stream)
 {
     const struct fake_operation *first = stream->first;
 
-    return first && (!first->event || (int)(first->event->done - first->count) >= 0);
+    return first && !stream->is_stopped &&
+           (!first->event || (int)(first->event->done - first->count) >= 0);
 }
 
 static void run_first(struct fake_stream *stream)
@@ -143,14 +146,14 @@ void fake_driver_hold(bool hold)
 {
     fake.is_held = hold;
     for (unsigned i = 0; i < FAKE_DRIVER_STREAMS && !hold; i++) {
-        fake.streams[i].is_held = false;
+        fake.streams[i].is_stopped = false;
         fake_driver_release(i);
     }
 }
 
-void fake_driver_hold_stream(unsigned stream)
+void fake_driver_stop_stream(unsigned stream)
 {
-    fake.streams[stream].is_held = true;
+    fake.streams[stream].is_stopped = true;
 }
 
 void fake_driver_release(unsigned stream)
@@ -215,7 +218,7 @@ CUresult CUDAAPI cuStreamQuery(CUstream hStream)
     ENTER(StreamQuery);
     look();
     struct fake_stream *stream = queue_of(hStream);
-    bool is_busy = fake.is_held || (stream && (stream->is_held || stream->first));
+    bool is_busy = fake.is_held || (stream && (stream->is_stopped || stream->first));
     return is_busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
@@ -243,7 +246,7 @@ static void run_write(const void *argument)
 {
     const struct write *write = argument;
 
-    if (fake.is_held || write->on->is_held) {
+    if (fake.is_held) {
         write->on->word = write->word;
         write->on->value = write->value;
     } else {
@@ -339,7 +342,7 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
     struct fake_event *event = (struct fake_event *)hEvent;
     if (queue_of(hStream))
         queue_of(hStream)->awaited |= 1u << event->stream;
-    if (must_queue(hStream)) {
+    if (must_queue(hStream) || (queue_of(hStream) && event->done != event->recorded)) {
         struct fake_operation *operation = append(hStream, NULL, "", 0);
 
         operation->event = event;

@@ -237,7 +237,7 @@ Test(cuda_health, old_report_ends_nobody_whose_command_takes_long)
 {
     watch();
     fake_driver_xid(FAKE_DRIVER_XID_TRAP);
-    fake_driver_hold_stream(0);
+    fake_driver_stop_stream(0);
     cr_expect_eq(look_for(400, now_ns()), 0);
 }
 
