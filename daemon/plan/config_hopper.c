@@ -15,7 +15,7 @@
 struct whole_row {
     uint32_t m, n, stages, warps_m, cluster_m, cluster_n;
     enum config_schedule schedule;
-    bool has_wide_output; /* of 32 bits */
+    bool has_trans_a, has_wide_output; /* of 32 bits */
     enum config_copy copy;
 };
 
@@ -31,23 +31,26 @@ struct split_row {
 /* What the plan chooses from. A cluster keeps the large tiles off the roof of the L2: its two CTAs
  * copy half each of what both need. */
 static const struct whole_row whole_rows[] = {
-    {256, 128, 4, 8, 1, 2, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_TMA},
-    {128, 256, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, CONFIG_COPY_TMA},
-    {128, 192, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_TMA},
-    {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, CONFIG_COPY_TMA},
-    {128, 176, 5, 8, 2, 1, CONFIG_SCHEDULE_PINGPONG, false, CONFIG_COPY_TMA},
-    {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_PINGPONG, false, CONFIG_COPY_TMA},
-    {64, 128, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_TMA},
-    {64, 64, 5, 4, 1, 1, CONFIG_SCHEDULE_COOP, true, CONFIG_COPY_TMA},
+    {256, 128, 4, 8, 1, 2, CONFIG_SCHEDULE_COOP, true, false, CONFIG_COPY_TMA},
+    {128, 256, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, true, CONFIG_COPY_TMA},
+    {128, 224, 4, 8, 1, 2, CONFIG_SCHEDULE_COOP, true, false, CONFIG_COPY_TMA},
+    {128, 192, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, false, false, CONFIG_COPY_TMA},
+    {128, 192, 4, 8, 1, 1, CONFIG_SCHEDULE_COOP, false, false, CONFIG_COPY_TMA},
+    {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, true, CONFIG_COPY_TMA},
+    {128, 176, 5, 8, 2, 1, CONFIG_SCHEDULE_PINGPONG, true, false, CONFIG_COPY_TMA},
+    {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_PINGPONG, true, false, CONFIG_COPY_TMA},
+    {128, 112, 6, 8, 1, 2, CONFIG_SCHEDULE_PINGPONG, true, false, CONFIG_COPY_TMA},
+    {128, 64, 8, 8, 2, 1, CONFIG_SCHEDULE_PINGPONG, false, false, CONFIG_COPY_TMA},
+    {64, 128, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, true, false, CONFIG_COPY_TMA},
+    {64, 64, 5, 4, 1, 1, CONFIG_SCHEDULE_COOP, true, true, CONFIG_COPY_TMA},
     /* rows that start anywhere */
-    {128, 256, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_REPACK},
-    {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, CONFIG_COPY_REPACK},
+    {128, 256, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, false, CONFIG_COPY_REPACK},
+    {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, true, CONFIG_COPY_REPACK},
 };
 
 static const struct split_row split_rows[] = {
     {16, 64, 128, 10, 4, 1, 1, 1, true, false, true, CONFIG_COPY_TMA},
     {64, 64, 128, 6, 4, 1, 1, 1, true, false, true, CONFIG_COPY_TMA},
-    {128, 64, 64, 8, 4, 1, 1, 1, true, false, false, CONFIG_COPY_TMA},
     {128, 64, 128, 4, 4, 1, 1, 2, true, false, false, CONFIG_COPY_TMA},
     {128, 112, 64, 6, 8, 1, 1, 1, false, false, false, CONFIG_COPY_TMA},
     {128, 128, 64, 5, 8, 1, 1, 2, false, false, false, CONFIG_COPY_TMA},
@@ -89,11 +92,11 @@ static const struct config_tile direct_tiles[] = {
 
 /* The lower steps of the ladder, for bf16 as A[M,K] and B[N,K]: to be measured, never planned. */
 static const struct whole_row ladder[] = {
-    {128, 256, 1, 8, 1, 1, CONFIG_SCHEDULE_TILED, false, CONFIG_COPY_TMA},
-    {128, 256, 1, 8, 1, 1, CONFIG_SCHEDULE_TMA, false, CONFIG_COPY_TMA},
-    {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_PIPELINED, false, CONFIG_COPY_TMA},
-    {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_PERSISTENT, false, CONFIG_COPY_TMA},
-    {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_COOP, false, CONFIG_COPY_TMA},
+    {128, 256, 1, 8, 1, 1, CONFIG_SCHEDULE_TILED, true, false, CONFIG_COPY_TMA},
+    {128, 256, 1, 8, 1, 1, CONFIG_SCHEDULE_TMA, true, false, CONFIG_COPY_TMA},
+    {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_PIPELINED, true, false, CONFIG_COPY_TMA},
+    {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_PERSISTENT, true, false, CONFIG_COPY_TMA},
+    {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_COOP, true, false, CONFIG_COPY_TMA},
 };
 
 /* A row of either table, or of the ladder. */
@@ -133,7 +136,7 @@ static struct row row_of_whole(const struct whole_row *from, enum dtype input)
                 .schedule = from->schedule,
             },
         .has_wide_output = from->has_wide_output,
-        .has_trans_a = true,
+        .has_trans_a = from->has_trans_a,
     };
 }
 

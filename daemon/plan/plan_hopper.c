@@ -17,8 +17,8 @@
 #include <math.h>
 
 #define FLOP_PER_CLOCK   4096.0 /* of a multiprocessor, 16-bit operands, fp32 sums */
-#define TURN_CLOCKS      370.0  /* of the loop over K tiles, however narrow they are */
-#define L2_BYTES_CLOCK   46.0   /* of a multiprocessor when all of them load */
+#define TURN_CLOCKS      345.0  /* of the loop over K tiles, however narrow they are */
+#define L2_BYTES_CLOCK   49.5   /* of a multiprocessor when all of them load */
 #define LINE             128    /* bytes; what copies move of a row at a time, too */
 #define SECTOR           32     /* bytes; what the L2 reads of a line at a time */
 #define CHUNK            16     /* bytes; what a thread stores at a time */
@@ -28,17 +28,20 @@
 #define LAUNCH_SECONDS   0.3e-6 /* beside the end of the one before */
 #define REPACK_SECONDS   1.8e-6 /* a launch more, beside the end of the one before */
 #define ANY_SECONDS      1.3e-6 /* stores of rows that start anywhere, after the last product */
-#define NORM             5.0
+#define NORM             4.0
 #define EDGE_EXTENT      64     /* of D in its last tile, for which half of the products do */
 #define EDGE_SHARE       0.4    /* of a whole unit's time, and no less than the loop's turns */
 #define FILL_CLOCKS      1500.0 /* barriers, first copies, last store */
 #define BESIDE_SHARE     0.75   /* of the products' time, of a grid that leaves room for the next */
-#define TILE_CLOCKS      300.0  /* between two tiles of a CTA, besides the store */
-#define FUSED_CLOCKS     0.6    /* of an element: bias, activation, by latencies; not measured */
+#define BESIDE_AREA      (128 * 128)
+#define BESIDE_CLOCKS    16000.0
+#define BESIDE_FLOP      6e10
+#define TILE_CLOCKS      680.0 /* between two tiles of a CTA, besides the store */
+#define FUSED_CLOCKS     0.6   /* of an element: bias, activation, by latencies; not measured */
 #define DEFAULT_CLOCK    1.7e9
 #define DEFAULT_HBM_RATE 4.0e12
 #define HBM_EFFICIENCY   0.93
-#define RAMP_SECONDS     1.1e-6 /* until HBM is busy, and when some CTAs are done before others */
+#define RAMP_SECONDS     1.2e-6 /* until HBM is busy, and when some CTAs are done before others */
 #define RAMP_BYTES       8e6
 #define EXTENT_MAX       (INT64_C(1) << 31) /* coordinates of tensor copies are 32 bits, signed */
 #define UNITS_MAX        0x1p31
@@ -94,16 +97,19 @@ bool plan_hopper_finishes(const struct problem *problem, const struct config *co
 
 /* Share of the tensor cores' rate that the main loop reaches. A warpgroup alone leaves gaps between
  * its products; two of them fill each other's; a larger tile reads less shared memory for a
- * product. */
+ * product. Of ping-pong groups one has nothing to do where a CTA has one tile. Where the device is
+ * full its power decides, and this only for rounds that fill a part of it. */
 static double loop_efficiency(const struct config *config, double rounds)
 {
     if (config->tile_m * config->tile_n >= 128 * 256)
-        return 0.92;
-    if (config->schedule == CONFIG_SCHEDULE_PINGPONG) /* with one tile, one of its two groups */
-        return rounds > 1 ? 0.92 : 0.80;
+        return 0.73;
+    if (config->schedule == CONFIG_SCHEDULE_PINGPONG && rounds > 1)
+        return 0.94;
+    if (config->schedule == CONFIG_SCHEDULE_PINGPONG)
+        return config->tile_n > 128 ? 0.74 : config->tile_n > 64 ? 0.94 : 0.66;
     if (config->tile_m == 64 && config->tile_n == 128) /* a group alone */
-        return 0.55;
-    return config->tile_n == 192 ? 0.88 : 0.74;
+        return 0.66;
+    return config->tile_n >= 192 ? 0.94 : 0.71;
 }
 
 /* Share of that rate which the device has power for, all of it busy, random operands: what a
@@ -113,12 +119,14 @@ static double power_share(const struct config *config)
     if (config->tile_m == 256) /* its groups read B twice: a fifth more of shared memory */
         return 0.639;
     if (config->tile_m * config->tile_n >= 128 * 256)
-        return 0.645;
+        return 0.606;
     if (config->tile_m == 64)
-        return config->tile_n == 128 ? 0.43 : 0.54;
+        return config->tile_n == 128 ? 0.495 : 0.58;
     if (config->schedule == CONFIG_SCHEDULE_PINGPONG)
-        return config->tile_n > 128 ? 0.635 : 0.62;
-    return config->tile_n == 192 ? 0.62 : 0.59;
+        return config->tile_n > 128 ? 0.601 : 0.565;
+    if (config->tile_n >= 192)
+        return config->cluster_m * config->cluster_n == 1 ? 0.61 : 0.57;
+    return 0.605;
 }
 
 /* Compulsory traffic: every operand once. */
@@ -239,10 +247,13 @@ static void predict_whole(const struct problem *problem,
     double area = (double)config->tile_m * config->tile_n;
     double depth = divide_up(problem->k, config->tile_k) * config->tile_k;
     double input_size = (double)dtype_size(problem->input);
+    /* What a matrix does not have is not copied. */
+    double rows = fmin(config->tile_m, (double)problem->m);
+    double columns = fmin(config->tile_n, (double)problem->n);
     /* A multicast loads once for the cluster: what its CTAs share counts a part of it. */
     double load = depth * input_size *
-                  (line_cost(problem, config, OPERAND_A) * config->tile_m / config->cluster_n +
-                   line_cost(problem, config, OPERAND_B) * config->tile_n / config->cluster_m);
+                  (line_cost(problem, config, OPERAND_A) * rows / config->cluster_n +
+                   line_cost(problem, config, OPERAND_B) * columns / config->cluster_m);
     double store =
         together * area * (double)dtype_size(problem->output) * (problem->beta != 0 ? 2 : 1);
     bool is_overlapped = stores_meanwhile(config);
@@ -262,8 +273,11 @@ static void predict_whole(const struct problem *problem,
     ret_plan->tiles = units * cluster < 0x1p63 ? (uint64_t)(units * cluster) : UINT64_MAX;
     ret_plan->wave_efficiency = units / (rounds * walkers);
     /* Launches in a row overlap, and two of this size run side by side, each on multiprocessors of
-     * its own. */
-    if (config->copy == CONFIG_COPY_TMA && units <= floor(walkers / (2 * ctas_of(config))))
+     * its own. Not long ones of larger tiles: what leaves half of the device to another launch has
+     * no other when it is alone. Nor do large products overlap (daemon/worker/cuda_launch.c). */
+    if (config->copy == CONFIG_COPY_TMA && units <= floor(walkers / (2 * ctas_of(config))) &&
+        (area <= BESIDE_AREA || tensor < BESIDE_CLOCKS) &&
+        2 * units * cluster * area * depth < BESIDE_FLOP)
         tensor *= BESIDE_SHARE;
     ret_plan->tensor_seconds = tensor / clock;
     ret_plan->l2_seconds = rounds * together * load / (L2_BYTES_CLOCK / fmax(busy, 0.5)) / clock;

@@ -14,22 +14,22 @@
 #include <math.h>
 
 #define FLOP_PER_CLOCK   4096.0 /* of a multiprocessor */
-#define READ_BYTES_CLOCK 66.0   /* of a multiprocessor, when few of them load */
-#define L2_BYTES_CLOCK   46.0   /* and when all do */
-#define TURN_CLOCKS      365.0  /* of the loop over K tiles */
+#define READ_BYTES_CLOCK 61.0   /* of a multiprocessor, when few of them load */
+#define L2_BYTES_CLOCK   43.3   /* and when all do */
+#define TURN_CLOCKS      350.0  /* of the loop over K tiles */
 #define NARROW_CLOCKS    600.0  /* of the same in the narrowest tiles that repack, as measured */
-#define NORM             3.2    /* of two bounds of one time */
+#define NORM             3.0    /* of two bounds of one time */
 #define LAUNCH_SECONDS   0.85e-6
-#define FILL_CLOCKS      820.0  /* the first K tile, the last store */
-#define PAIR_CLOCKS      430.0  /* of the epilogue, for 16 x 16 elements of each warp */
-#define MEET_CLOCKS      2700.0 /* in the cluster: to start it, to offer, to wait, to read */
-#define PEER_CLOCKS      650.0  /* of that for each CTA along K */
-#define MEET_BYTES_CLOCK 83.0   /* of others' shared memory */
-#define COUNT_CLOCKS     2300.0 /* between clusters: to wait, to read */
-#define BACK_BYTES_CLOCK 14.0   /* of the workspace, by who adds */
+#define FILL_CLOCKS      950.0  /* the first K tile, the last store */
+#define PAIR_CLOCKS      352.0  /* of the epilogue, for 16 x 16 elements of each warp */
+#define MEET_CLOCKS      2450.0 /* in the cluster: to start it, to offer, to wait, to read */
+#define PEER_CLOCKS      600.0  /* of that for each CTA along K */
+#define MEET_BYTES_CLOCK 85.0   /* of others' shared memory */
+#define COUNT_CLOCKS     2000.0 /* between clusters: to wait, to read */
+#define BACK_BYTES_CLOCK 17.0   /* of the workspace, by who adds */
 #define DEFAULT_CLOCK    1.7e9
 #define DEFAULT_HBM_RATE 4.0e12
-#define HBM_EFFICIENCY   0.96
+#define HBM_EFFICIENCY   1.0
 #define SPLITS_TRIED     64
 
 /* What a cluster computes. */
@@ -64,10 +64,14 @@ static double clusters_at_once(const struct config *config,
     return fmax(floor(ctas / config_cluster(config)), 1);
 }
 
-/* Along M and N: what a CTA reads of the operands, its part of what the cluster shares. */
-static double span_of(const struct config *config)
+/* Along M and N: what a CTA reads of the operands, its part of what the cluster shares, and nothing
+ * that is not there. */
+static double span_of(const struct problem *problem, const struct config *config)
 {
-    return (double)config->tile_m / config->cluster_n + (double)config->tile_n / config->cluster_m;
+    double rows = fmin(config->tile_m, (double)problem->m);
+    double columns = fmin(config->tile_n, (double)problem->n);
+
+    return rows / config->cluster_n + columns / config->cluster_m;
 }
 
 /* Of warps that multiply. */
@@ -82,18 +86,18 @@ static double product_share(const struct config *config)
 {
     if (config->tile_m * config->tile_n >= 128 * 192)
         return 0.94;
-    return groups_of(config) == 2 ? 0.74 : 0.51;
+    return groups_of(config) == 2 ? 0.94 : 0.62;
 }
 
 /* Share of that rate which the device has power for, all of it busy. */
 static double power_share(const struct config *config)
 {
-    return config->tile_m * config->tile_n >= 128 * 192 ? 0.60 : 0.56;
+    return config->tile_m * config->tile_n >= 128 * 192 ? 0.60 : 0.57;
 }
 
-static double k_tile_clocks(const struct config *config, double input_size)
+static double k_tile_clocks(const struct problem *problem, const struct config *config)
 {
-    double bytes = span_of(config) * config->tile_k * input_size;
+    double bytes = span_of(problem, config) * config->tile_k * (double)dtype_size(problem->input);
     double product = 2.0 * config->tile_m * config->tile_n * config->tile_k;
     double turn =
         config->copy == CONFIG_COPY_REPACK && config->tile_m < 64 ? NARROW_CLOCKS : TURN_CLOCKS;
@@ -128,7 +132,7 @@ static void predict_with(const struct problem *problem,
     double tiles = units * config->cluster_m * config->cluster_n;
     double all_k_tiles = ceil((double)problem->k / config->tile_k);
     double k_tiles = ceil(all_k_tiles / ((double)splits * config->cluster_k));
-    double reads = tiles * all_k_tiles * config->tile_k * span_of(config) * input_size;
+    double reads = tiles * all_k_tiles * config->tile_k * span_of(problem, config) * input_size;
     double product = 2.0 * config->tile_m * config->tile_n * config->tile_k;
     struct config_resources resources;
     double multiprocessors = MAX(device->multiprocessors, 1u);
@@ -138,7 +142,7 @@ static void predict_with(const struct problem *problem,
     at_once = clusters_at_once(config, &resources, device);
     rounds = ceil(units * splits / at_once);
     ctas_time =
-        plan_hopper_rounds(units * splits / at_once, k_tiles * k_tile_clocks(config, input_size),
+        plan_hopper_rounds(units * splits / at_once, k_tiles * k_tile_clocks(problem, config),
                            k_tiles * product / FLOP_PER_CLOCK / power_share(config)) /
         clock;
     l2_time = reads / (L2_BYTES_CLOCK * multiprocessors) / clock;

@@ -6,7 +6,7 @@ import textwrap
 TYPES = [("bf16", "bf16"), ("f16", "f16")]
 FILES = {
     "wgmma_mma.cuh": [16, 32, 64, 112, 128],
-    "wgmma_mma_wide.cuh": [176, 192, 256],
+    "wgmma_mma_wide.cuh": [176, 192, 224, 256],
 }
 
 HEAD = """\
