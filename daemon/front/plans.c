@@ -49,6 +49,20 @@ static size_t slot_of(const struct plans_question *question)
 
 #define ROW_ALIGNMENT 16 /* bytes, what plan.c tells configurations apart by */
 
+static void explain(const struct tuning_entry *tuned, struct plan *plan)
+{
+    if (tuned->seconds < tuned->first_seconds)
+        (void)snprintf(plan->reason, sizeof(plan->reason),
+                       "It was the fastest when shapes like this were timed on this device: "
+                       "%.4g us, where the model's own choice took %.4g.",
+                       tuned->seconds * 1e6, tuned->first_seconds * 1e6);
+    else
+        (void)snprintf(plan->reason, sizeof(plan->reason),
+                       "It is the model's own choice, and none was clearly faster when shapes like "
+                       "this were timed on this device: %.4g us.",
+                       tuned->seconds * 1e6);
+}
+
 /* The tuned configuration among those that can compute the problem; those that are not any more
  * (another version's list, a problem too large for them) are passed over. */
 static void
@@ -60,10 +74,7 @@ take_tuned(const struct plan_ranking *ranking, const struct tuning_entry *tuned,
         *plan = ranking->plan[i];
         plan->measured_seconds = tuned->seconds;
         plan->first_seconds = tuned->first_seconds;
-        (void)snprintf(plan->reason, sizeof(plan->reason),
-                       "It was the fastest when shapes like this were timed on this device: "
-                       "%.4g us, where the model's own choice took %.4g.",
-                       tuned->seconds * 1e6, tuned->first_seconds * 1e6);
+        explain(tuned, plan);
         return;
     }
 }
