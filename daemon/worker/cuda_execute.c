@@ -235,8 +235,8 @@ static bool begins_early(const struct cuda_execute *execute, const struct gemmd_
     return kernel && kernel->begins_early;
 }
 
-/* Large products whose kernels overlap by themselves are on one lane: from two, CTAs of both run
- * out of step, find less of their operands in the L2, and cost the power that bounds them. */
+/* Large products whose kernels could overlap on one lane have one: from two, CTAs of both run out
+ * of step, find less of their operands in the L2, and cost the power that bounds them. */
 static struct lane_range lanes_for(const struct cuda_execute *execute,
                                    const struct gemmd_command *command)
 {
