@@ -27,6 +27,7 @@
 #define STORE_BYTES_CLK  64.0   /* of a multiprocessor, from registers */
 #define LAUNCH_SECONDS   0.3e-6 /* beside the end of the one before */
 #define REPACK_SECONDS   1.8e-6 /* a launch more, beside the end of the one before */
+#define ANY_SHARE        0.7    /* of such a D, that its bytes count more */
 #define ANY_SECONDS      1.3e-6 /* stores of rows that start anywhere, after the last product */
 #define NORM             4.0
 #define EDGE_EXTENT      64     /* of D in its last tile, for which half of the products do */
@@ -141,6 +142,17 @@ static double memory_bytes(const struct problem *problem)
     return input * k * (a * m + b * n) + output * m * n * batch * (problem->beta != 0 ? 2 : 1);
 }
 
+/* Bytes of D that count beside those: rows that start anywhere begin and end within sectors. */
+static double unaligned_bytes(const struct problem *problem, const struct config *config)
+{
+    int64_t size = (int64_t)dtype_size(problem->output);
+    bool is_aligned = problem->operand[OPERAND_D].ld * size % CHUNK == 0;
+
+    if (config->copy != CONFIG_COPY_REPACK || is_aligned)
+        return 0;
+    return ANY_SHARE * (double)(problem->m * problem->n * problem->batch * size);
+}
+
 /* Units along one side that take as long as any. */
 static double whole_units(int64_t extent, uint32_t unit)
 {
@@ -232,7 +244,7 @@ static void predict_whole(const struct problem *problem,
     double clock = device->clock_hz > 0 ? device->clock_hz : DEFAULT_CLOCK;
     double hbm =
         device->memory_bytes_per_second > 0 ? device->memory_bytes_per_second : DEFAULT_HBM_RATE;
-    double bytes = memory_bytes(problem);
+    double bytes = memory_bytes(problem) + unaligned_bytes(problem, config);
     double cluster = config->cluster_m * config->cluster_n;
     double places = MAX(device->multiprocessors, 1u) * ctas_of(config);
     double walkers = fmax(floor(places / cluster), 1);

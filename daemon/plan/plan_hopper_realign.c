@@ -1,47 +1,52 @@
 /*
  * Cost model of split configurations whose threads shift what they load, after measurements on an
- * H200: 103 products of two random draws.
+ * H200: 103 products of two random draws, with a standard deviation of the logarithm of 0.14
+ * (narrow tiles) and 0.11.
  *
- * A CTA's time is that of its first K tile and of its way out, then of the others. Two CTAs of a
- * multiprocessor share what it can shift. A grid that leaves room runs beside those before and
- * behind it and takes a part of what one alone does; one whose K is cut does not, since it waits
- * for the workspace.
+ * A CTA's time is that of its first K tile and of its way out, then of the others, which take
+ * longer on a busy device. A grid that leaves room runs beside those before and behind it and takes
+ * a part of what one alone does; one whose K is cut does not, since it waits for the workspace.
  */
 #include "plan_hopper.h"
 #include "plan_hopper_split.h"
 
 #include <math.h>
 
-#define TURN_CLOCKS      1300.0 /* of a K tile, of one CTA alone */
-#define COUNT_SECONDS    0.3e-6 /* for the last split to know that the others are done */
-#define BACK_BYTES_CLOCK 14.0   /* of the workspace, by who adds */
 #define NORM             3.2
 #define LEAST_SHARE      0.5 /* of the loop, however few CTAs: a product alone has all of it */
+#define HBM_EFFICIENCY   0.6
 #define DEFAULT_CLOCK    1.7e9
+#define DEFAULT_HBM_RATE 4.0e12
 
-/* By tile: narrow ones of M = 16, or 64 x 64. */
 struct costs {
-    double launch, beside, alone; /* seconds: beside other grids, or alone, a CTA's first K tile */
-    double bytes;                 /* a clock, that a multiprocessor shifts */
+    double launch;
+    double beside, alone;     /* a CTA's first K tile and way out: beside other grids, or alone */
+    double turn, busy, crowd; /* of a K tile; more on a busy device, and for two CTAs together */
+    double count;             /* for the last split to know that the others are done */
+    double back;              /* bytes a clock, of the workspace, by who adds */
 };
 
-static const struct costs narrow = {1.35e-6, 1.6e-6, 1.75e-6, 19};
-static const struct costs square = {1.9e-6, 1.0e-6, 2.1e-6, 15};
+/* Seconds. Tiles of 16 along M or N, and of 64 x 64. */
+static const struct costs narrow = {1.55e-6, 0.87e-6, 1.65e-6, 0.21e-6,
+                                    0.82e-6, 0.13e-6, 0.24e-6, 19.6};
+static const struct costs square = {2.24e-6, 1.23e-6, 1.74e-6, 0.12e-6,
+                                    0.83e-6, 0.11e-6, 0.53e-6, 13.8};
 
 void plan_hopper_realign_predict(const struct problem *problem,
                                  const struct config *config,
                                  const struct plan_device *device,
+                                 double memory_bytes,
                                  uint32_t splits,
                                  struct plan *ret_plan)
 {
-    const struct costs *cost = config->tile_m < 64 ? &narrow : &square;
+    const struct costs *cost = MIN(config->tile_m, config->tile_n) < 64 ? &narrow : &square;
     double clock = device->clock_hz > 0 ? device->clock_hz : DEFAULT_CLOCK;
+    double hbm =
+        device->memory_bytes_per_second > 0 ? device->memory_bytes_per_second : DEFAULT_HBM_RATE;
     double multiprocessors = MAX(device->multiprocessors, 1u);
     double tiles = ceil((double)problem->m / config->tile_m) *
                    ceil((double)problem->n / config->tile_n) * (double)problem->batch;
     double k_tiles = ceil(ceil((double)problem->k / config->tile_k) / splits);
-    double bytes = ((double)config->tile_m + config->tile_n) * config->tile_k *
-                   (double)dtype_size(problem->input);
     double area = (double)config->tile_m * config->tile_n;
     struct config_resources resources;
     double places, crowd, share, turn, rounds;
@@ -53,17 +58,19 @@ void plan_hopper_realign_predict(const struct problem *problem,
     rounds = ceil(tiles * splits / places);
     leaves_room = splits == 1 && 2 * tiles <= places;
     share = leaves_room ? 2 * tiles / places : 1;
-    turn = fmax(TURN_CLOCKS, crowd * bytes / cost->bytes);
+    turn = cost->turn + cost->busy * fmin(tiles * splits / multiprocessors, 1) +
+           cost->crowd * (crowd - 1);
     ret_plan->config = *config;
     ret_plan->splits = splits;
     ret_plan->tiles = tiles < 0x1p63 ? (uint64_t)tiles : UINT64_MAX;
     ret_plan->wave_efficiency = tiles * splits / (rounds * places);
-    ret_plan->l2_seconds = fmax(share, LEAST_SHARE) * rounds * (k_tiles - 1) * turn / clock;
+    ret_plan->memory_seconds = memory_bytes / (hbm * HBM_EFFICIENCY);
+    ret_plan->l2_seconds = fmax(share, LEAST_SHARE) * rounds * (k_tiles - 1) * turn;
     ret_plan->fixed_seconds =
         cost->launch + share * rounds * crowd * (leaves_room ? cost->beside : cost->alone);
     if (splits > 1)
         ret_plan->fixed_seconds +=
-            COUNT_SECONDS + area * sizeof(float) * (splits - 1) / BACK_BYTES_CLOCK / clock;
+            cost->count + area * sizeof(float) * (splits - 1) / cost->back / clock;
     ret_plan->predicted_seconds =
         plan_hopper_norm(ret_plan->l2_seconds, ret_plan->memory_seconds, NORM) +
         ret_plan->fixed_seconds;

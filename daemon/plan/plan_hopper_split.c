@@ -99,8 +99,9 @@ static double k_tile_clocks(const struct problem *problem, const struct config *
 {
     double bytes = span_of(problem, config) * config->tile_k * (double)dtype_size(problem->input);
     double product = 2.0 * config->tile_m * config->tile_n * config->tile_k;
-    double turn =
-        config->copy == CONFIG_COPY_REPACK && config->tile_m < 64 ? NARROW_CLOCKS : TURN_CLOCKS;
+    double turn = config->copy == CONFIG_COPY_REPACK && MIN(config->tile_m, config->tile_n) < 64
+                      ? NARROW_CLOCKS
+                      : TURN_CLOCKS;
 
     return fmax(turn,
                 fmax(bytes / READ_BYTES_CLOCK, product / (FLOP_PER_CLOCK * product_share(config))));
@@ -176,7 +177,7 @@ void plan_hopper_split_predict(const struct problem *problem,
         struct plan candidate = {.memory_seconds = memory, .repack_bytes = ret_plan->repack_bytes};
 
         if (config->copy == CONFIG_COPY_REALIGN)
-            plan_hopper_realign_predict(problem, config, device, splits, &candidate);
+            plan_hopper_realign_predict(problem, config, device, memory_bytes, splits, &candidate);
         else
             predict_with(problem, config, device, splits, &candidate);
         candidate.fixed_seconds += repack;

@@ -18,6 +18,7 @@ uint32_t plan_splits_max(const struct problem *problem, const struct config *con
 void plan_hopper_realign_predict(const struct problem *problem,
                                  const struct config *config,
                                  const struct plan_device *device,
+                                 double memory_bytes,
                                  uint32_t splits,
                                  struct plan *ret_plan);
 /* Predicted times of `problem` with a split configuration and the best number of splits: fills
