@@ -1,7 +1,7 @@
 /*
  * Which elements of D the threads of a CTA compute: of all items in one line, row after row. Where
- * rows of op(B)'s columns are what K runs along (trans_b), threads beside each other share an
- * element; else they have elements beside each other, which lie beside each other in B too.
+ * K runs along the rows of B (trans_b), threads beside each other share an element; else they have
+ * elements beside each other, which lie beside each other in B too.
  *
  * How many share an element follows from the product, not from the grid: same bits.
  */
@@ -70,38 +70,57 @@ struct element_walk {
         return __uint_as_float(shfl_sync_bfly(__float_as_uint(r), mask));
     }
 
-    /* What the threads of an element have, for its first one. Within a warp in pairs, then through
-     * shared memory, by a sum for each warp, or thread, in order. s_partial: a word a thread. */
+    /* What the threads of an element have, for its first one: within a warp in pairs, then through
+     * shared memory, whose sums that one adds in order. s_partial: a word a thread. All threads of
+     * the CTA meet twice where an element has threads of several warps: when all sums are there,
+     * and when they are read, before the next ones come. */
     DEVICE float sum_of_parts(float r, u32 s_partial) const
     {
-        u32 apart = shares_side_by_side ? 1 : at_once; /* threads of one element */
-        u32 lanes = shares_side_by_side ? (together < 32 ? together : 32) : 32;
-        u32 each = apart < 32 ? apart : 32; /* sums of a warp */
-        u32 count_of = cfg::threads / 32 * each / at_once;
+        return shares_side_by_side ? sum_of_neighbours(r, s_partial) : sum_of_columns(r, s_partial);
+    }
 
-        for (u32 mask = apart; mask < lanes; mask *= 2)
+    DEVICE static float sum_in_warp(float r, u32 first_mask, u32 end_mask)
+    {
+        for (u32 mask = first_mask; mask < end_mask; mask *= 2)
             r += from_lane(r, mask);
-        if (shares_side_by_side ? together <= 32 : together == 1)
-            return r;
-        if (shares_side_by_side) {
-            if (thread % 32 == 0)
-                st_shared_f32(s_partial + thread / 32 * 4, r);
-            each = together / 32;
-            bar_sync_0();
-            r = 0;
-            if (part == 0)
-                for (u32 i = 0; i < each; i++)
-                    r += ld_shared_f32(s_partial + (thread / 32 + i) * 4);
-        } else {
-            if (thread % 32 < each)
-                st_shared_f32(s_partial + (thread / 32 * each + thread % 32) * 4, r);
-            bar_sync_0();
-            r = 0;
-            if (part == 0)
-                for (u32 i = 0; i < count_of; i++)
-                    r += ld_shared_f32(s_partial + (i * at_once + thread) * 4);
-        }
-        bar_sync_0(); /* read before the next sums come */
         return r;
+    }
+
+    /* Some sums, `step` words apart, by an element's first thread. */
+    DEVICE float sum_of_partials(u32 s_first, u32 step, u32 count_of) const
+    {
+        float r = 0;
+
+        bar_sync_0();
+        if (part == 0)
+            for (u32 i = 0; i < count_of; i++)
+                r += ld_shared_f32(s_first + i * step * 4);
+        bar_sync_0();
+        return r;
+    }
+
+    /* An element's threads are lanes of a warp, or all of some warps. */
+    DEVICE float sum_of_neighbours(float r, u32 s_partial) const
+    {
+        r = sum_in_warp(r, 1, together < 32 ? together : 32);
+        if (together <= 32)
+            return r;
+        if (thread % 32 == 0)
+            st_shared_f32(s_partial + thread / 32 * 4, r);
+        return sum_of_partials(s_partial + thread / 32 * 4, 1, together / 32);
+    }
+
+    /* They are at_once threads apart: every warp has some of each, or of some elements one each. */
+    DEVICE float sum_of_columns(float r, u32 s_partial) const
+    {
+        u32 elements = at_once < 32 ? at_once : 32; /* of a warp */
+
+        if (together == 1)
+            return r;
+        r = sum_in_warp(r, at_once, 32);
+        if (thread % 32 < elements)
+            st_shared_f32(s_partial + (thread / 32 * elements + thread % 32) * 4, r);
+        return sum_of_partials(s_partial + thread * 4, at_once,
+                               cfg::threads / 32 * elements / at_once);
     }
 };

@@ -43,6 +43,7 @@ static const struct shape shapes[] = {
     {"silu", 0, 33, 0, 40, 1, 0, 1, 8, 0, 1, .pad = 1, .activation = ACTIVATION_SILU},
     {"k = 0, bias, gelu_tanh", 0, 17, 0, 33, 0, 0, 2, 1, 0, 1, .bias = BIAS_PER_COLUMN,
      .activation = ACTIVATION_GELU_TANH},
+    {"few elements, long K", 0, 2, 0, 3, 0, 700, 2, 1, 0, 1, .pad = 1},
     {"splits", 1, 1, 1, -1, 7, 5, 2, 1, 2, 3, .pad = 1, .splits = 3},
     {"fewer K tiles than splits", 0, 9, 0, 17, 2, 0, 1, 2, 0, 2, .pad = 0, .splits = 5},
     {"splits in slices", 2, 1, 1, 1, 4, 3, 1, 1, 0, 2, .pad = 0, .slices = true, .splits = 2},
