@@ -18,7 +18,7 @@
 #define DEFAULT_HBM_RATE 4.0e12
 #define HBM_EFFICIENCY   0.54 /* of stores that begin within a sector, mostly */
 #define NORM             2.0
-#define LEAST_SHARE      0.5 /* of a loop's latency, as in plan_hopper_realign.c */
+#define LEAST_SHARE      0.5 /* of a loop's latency: a product by itself has all of it */
 
 #define DOT_THREADS        256       /* of a CTA, at most for an element */
 #define DOT_TOGETHER       (1 << 15) /* threads in all that twice as many share: abi/job.h */

@@ -1,11 +1,12 @@
 /*
  * Cost model of split configurations whose threads shift what they load, after measurements on an
- * H200: 103 products of two random draws, with a standard deviation of the logarithm of 0.14
- * (narrow tiles) and 0.11.
+ * H200: 103 products of two random draws, with a standard deviation of the logarithm of 0.17
+ * (narrow tiles) and 0.13.
  *
  * A CTA's time is that of its first K tile and of its way out, then of the others, which take
  * longer on a busy device. A grid that leaves room runs beside those before and behind it and takes
- * a part of what one alone does; one whose K is cut does not, since it waits for the workspace.
+ * a part of what one alone does, but for the loop, all of which a product by itself has to wait
+ * for; one whose K is cut does not, since it waits for the workspace.
  */
 #include "plan_hopper.h"
 #include "plan_hopper_split.h"
@@ -13,7 +14,6 @@
 #include <math.h>
 
 #define NORM             3.2
-#define LEAST_SHARE      0.5 /* of the loop, however few CTAs: a product alone has all of it */
 #define HBM_EFFICIENCY   0.6
 #define DEFAULT_CLOCK    1.7e9
 #define DEFAULT_HBM_RATE 4.0e12
@@ -65,7 +65,7 @@ void plan_hopper_realign_predict(const struct problem *problem,
     ret_plan->tiles = tiles < 0x1p63 ? (uint64_t)tiles : UINT64_MAX;
     ret_plan->wave_efficiency = tiles * splits / (rounds * places);
     ret_plan->memory_seconds = memory_bytes / (hbm * HBM_EFFICIENCY);
-    ret_plan->l2_seconds = fmax(share, LEAST_SHARE) * rounds * (k_tiles - 1) * turn;
+    ret_plan->l2_seconds = rounds * (k_tiles - 1) * turn;
     ret_plan->fixed_seconds =
         cost->launch + share * rounds * crowd * (leaves_room ? cost->beside : cost->alone);
     if (splits > 1)
