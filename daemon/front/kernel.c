@@ -71,6 +71,7 @@ static int kernel_load(struct kernel *kernel)
     message.has_cta_per_tile = !resources.is_persistent;
     message.begins_early = resources.begins_early;
     message.repacks = resources.repacks;
+    message.leaves_parts = resources.leaves_parts;
     for (int i = 0; i < LINK_BOXES; i++)
         message.box[i] = (struct link_box){resources.box[i].columns, resources.box[i].rows};
     (void)snprintf(message.configuration, sizeof(message.configuration), "%s", kernel->text);

@@ -86,6 +86,7 @@ struct link_message {
     uint32_t has_cta_per_tile;        /* LINK_LOAD: 0: CTAs walk over the tiles */
     uint32_t begins_early; /* LINK_LOAD: the kernel waits for the grid before it by itself */
     uint32_t repacks; /* LINK_LOAD: the cubin has a kernel that copies inputs before the product */
+    uint32_t leaves_parts; /* LINK_LOAD: the cubin has a kernel that adds what the product leaves */
     struct link_box box[LINK_BOXES]; /* LINK_LOAD */
     uint64_t offset;                 /* LINK_MAP foreign, ipc: where in it the memory begins */
     uint64_t allocation;             /* LINK_MAP foreign: bytes of the whole, in whole units */

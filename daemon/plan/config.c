@@ -37,6 +37,7 @@ static const char *const schedule_texts[] = {
     [CONFIG_SCHEDULE_COOP] = "coop",
     [CONFIG_SCHEDULE_PINGPONG] = "pingpong",
     [CONFIG_SCHEDULE_SPLIT] = "split",
+    [CONFIG_SCHEDULE_PARTS] = "parts",
     [CONFIG_SCHEDULE_OUTER] = "outer",
     [CONFIG_SCHEDULE_DOT] = "dot",
 };
@@ -261,12 +262,16 @@ static void hopper_resources(const struct config *config,
     uint32_t groups = tile->warps_m / HOPPER_GROUP;
     uint32_t ring = tile->stages * (tile->m + tile->n) * tile->k * element_size(config->input);
     bool is_split = config_is_split(config);
-    uint32_t buffers = is_split ? exchange_bytes(config, tile)
-                                : groups * 2 * HOPPER_BUFFER * HOPPER_ROW; /* two for each group */
-    uint32_t out_barriers = is_split ? 2 * tile->warps_m : groups;
+    bool leaves_parts = config_leaves_parts(config); /* from registers */
+    uint32_t buffers = leaves_parts ? 0
+                       : is_split
+                           ? exchange_bytes(config, tile)
+                           : groups * 2 * HOPPER_BUFFER * HOPPER_ROW; /* two for each group */
+    uint32_t out_barriers = leaves_parts ? 0 : is_split ? 2 * tile->warps_m : groups;
     uint32_t barriers = (2 * tile->stages + out_barriers) * HOPPER_BARRIER;
     bool realigns = tile->copy == CONFIG_COPY_REALIGN;
-    uint32_t loading_warps = is_split && groups == 1 && !realigns ? HOPPER_PAIR : HOPPER_GROUP;
+    uint32_t loading_warps =
+        leaves_parts || (is_split && groups == 1 && !realigns) ? HOPPER_PAIR : HOPPER_GROUP;
     struct config_box out = {HOPPER_ROW / element_size(config->output), HOPPER_BUFFER};
 
     ret_resources->threads = tile->warps_m * 32;
@@ -277,6 +282,7 @@ static void hopper_resources(const struct config *config,
     ret_resources->is_persistent = tile->schedule >= CONFIG_SCHEDULE_PERSISTENT;
     ret_resources->begins_early = true;
     ret_resources->repacks = tile->copy == CONFIG_COPY_REPACK;
+    ret_resources->leaves_parts = leaves_parts;
     /* Rows that start anywhere are for threads. */
     if (!realigns) {
         ret_resources->box[CONFIG_BOX_A] =
@@ -339,6 +345,8 @@ static const char *hopper_source(const struct config *config)
 {
     if (config->schedule == CONFIG_SCHEDULE_TILED)
         return "entry/gemm_tiled.cu";
+    if (config_leaves_parts(config))
+        return "entry/gemm_hopper_parts.cu";
     if (config_is_direct(config))
         return config->schedule == CONFIG_SCHEDULE_DOT ? "entry/gemm_dot.cu"
                                                        : "entry/gemm_outer.cu";

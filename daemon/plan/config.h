@@ -39,6 +39,8 @@ enum config_schedule {
     CONFIG_SCHEDULE_PINGPONG,   /* and each group of four has a tile of its own */
     CONFIG_SCHEDULE_SPLIT,      /* as COOP, but a tile's K may be shared: by the CTAs of a cluster,
                                    and by clusters */
+    CONFIG_SCHEDULE_PARTS, /* K is shared by all clusters of a tile: each leaves its part of the
+                              sum, and a launch behind the product's adds them */
     /* hopper, on CUDA cores, any alignment: where tensor cores would have little to do */
     CONFIG_SCHEDULE_OUTER, /* short K: sums of outer products, D in whole chunks */
     CONFIG_SCHEDULE_DOT, /* few elements of D, each by threads that share K; a tile is an element */
@@ -94,6 +96,7 @@ struct config_resources {
     bool is_persistent;               /* CTAs walk: no more of them than fit at once */
     bool begins_early;                /* the kernel waits for the grid before it by itself */
     bool repacks;                     /* the module has the kernel CONFIG_REPACK_ENTRY, too */
+    bool leaves_parts;                /* the module has the kernel CONFIG_SUM_ENTRY, too */
     struct config_box box[CONFIG_BOX_COUNT];
 };
 
@@ -109,6 +112,7 @@ bool config_equal(const struct config *a, const struct config *b);
 const char *config_source(const struct config *config);
 const char *config_entry(const struct config *config);
 #define CONFIG_REPACK_ENTRY "repack" /* see CONFIG_COPY_REPACK */
+#define CONFIG_SUM_ENTRY    "sum"    /* see CONFIG_SCHEDULE_PARTS */
 /* The level of ptxas's optimiser. */
 unsigned config_optimization(const struct config *config);
 const char *config_architecture(uint32_t arch); /* NULL when this version does not know it */
@@ -124,7 +128,12 @@ static inline uint32_t config_cluster(const struct config *config)
 
 static inline bool config_is_split(const struct config *config)
 {
-    return config->schedule == CONFIG_SCHEDULE_SPLIT;
+    return config->schedule == CONFIG_SCHEDULE_SPLIT || config->schedule == CONFIG_SCHEDULE_PARTS;
+}
+
+static inline bool config_leaves_parts(const struct config *config)
+{
+    return config->schedule == CONFIG_SCHEDULE_PARTS;
 }
 
 static inline bool config_is_direct(const struct config *config)

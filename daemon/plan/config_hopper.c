@@ -26,6 +26,7 @@ struct split_row {
     uint32_t m, n, k, stages, warps_m, cluster_m, cluster_n, cluster_k;
     bool is_swapped, has_trans_a, has_wide_output;
     enum config_copy copy;
+    enum config_schedule schedule;
 };
 
 /* What the plan chooses from. A cluster keeps the large tiles off the roof of the L2: its two CTAs
@@ -38,10 +39,10 @@ static const struct whole_row whole_rows[] = {
     {128, 192, 4, 8, 1, 1, CONFIG_SCHEDULE_COOP, false, false, CONFIG_COPY_TMA},
     {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, true, CONFIG_COPY_TMA},
     {128, 176, 5, 8, 2, 1, CONFIG_SCHEDULE_PINGPONG, true, false, CONFIG_COPY_TMA},
-    {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_PINGPONG, true, false, CONFIG_COPY_TMA},
+    {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_PINGPONG, false, false, CONFIG_COPY_TMA},
     {128, 112, 6, 8, 1, 2, CONFIG_SCHEDULE_PINGPONG, true, false, CONFIG_COPY_TMA},
     {128, 64, 8, 8, 2, 1, CONFIG_SCHEDULE_PINGPONG, false, false, CONFIG_COPY_TMA},
-    {64, 128, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, true, false, CONFIG_COPY_TMA},
+    {64, 128, 8, 4, 1, 1, CONFIG_SCHEDULE_COOP, false, false, CONFIG_COPY_TMA},
     {64, 64, 5, 4, 1, 1, CONFIG_SCHEDULE_COOP, true, true, CONFIG_COPY_TMA},
     /* rows that start anywhere */
     {128, 256, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, false, CONFIG_COPY_REPACK},
@@ -49,17 +50,18 @@ static const struct whole_row whole_rows[] = {
 };
 
 static const struct split_row split_rows[] = {
-    {16, 64, 128, 10, 4, 1, 1, 1, true, false, true, CONFIG_COPY_TMA},
-    {64, 64, 128, 6, 4, 1, 1, 1, true, false, true, CONFIG_COPY_TMA},
-    {128, 64, 128, 4, 4, 1, 1, 2, true, false, false, CONFIG_COPY_TMA},
-    {128, 112, 64, 6, 8, 1, 1, 1, false, false, false, CONFIG_COPY_TMA},
-    {128, 128, 64, 5, 8, 1, 1, 2, false, false, false, CONFIG_COPY_TMA},
-    {128, 128, 64, 5, 8, 1, 1, 8, false, true, false, CONFIG_COPY_TMA},
+    {16, 64, 128, 10, 4, 1, 1, 1, true, false, true, CONFIG_COPY_TMA, CONFIG_SCHEDULE_SPLIT},
+    {64, 64, 128, 6, 4, 1, 1, 1, true, false, true, CONFIG_COPY_TMA, CONFIG_SCHEDULE_SPLIT},
+    {128, 64, 128, 4, 4, 1, 1, 2, true, false, false, CONFIG_COPY_TMA, CONFIG_SCHEDULE_SPLIT},
+    {128, 112, 64, 6, 8, 1, 1, 1, false, false, false, CONFIG_COPY_TMA, CONFIG_SCHEDULE_SPLIT},
+    {128, 128, 64, 5, 8, 1, 1, 2, false, false, false, CONFIG_COPY_TMA, CONFIG_SCHEDULE_SPLIT},
+    {64, 128, 64, 9, 4, 2, 1, 1, false, true, false, CONFIG_COPY_TMA, CONFIG_SCHEDULE_PARTS},
+    {128, 128, 64, 7, 8, 2, 1, 1, false, true, false, CONFIG_COPY_TMA, CONFIG_SCHEDULE_PARTS},
     /* rows that start anywhere, in two launches or in one */
-    {16, 64, 128, 10, 4, 1, 1, 1, true, false, false, CONFIG_COPY_REPACK},
-    {64, 64, 128, 6, 4, 1, 1, 1, true, false, false, CONFIG_COPY_REPACK},
-    {16, 64, 128, 2, 4, 1, 1, 1, true, false, false, CONFIG_COPY_REALIGN},
-    {64, 64, 64, 2, 4, 1, 1, 1, true, false, false, CONFIG_COPY_REALIGN},
+    {16, 64, 128, 10, 4, 1, 1, 1, true, false, false, CONFIG_COPY_REPACK, CONFIG_SCHEDULE_SPLIT},
+    {64, 64, 128, 6, 4, 1, 1, 1, true, false, false, CONFIG_COPY_REPACK, CONFIG_SCHEDULE_SPLIT},
+    {16, 64, 128, 2, 4, 1, 1, 1, true, false, false, CONFIG_COPY_REALIGN, CONFIG_SCHEDULE_SPLIT},
+    {64, 64, 64, 2, 4, 1, 1, 1, true, false, false, CONFIG_COPY_REALIGN, CONFIG_SCHEDULE_SPLIT},
 };
 
 /* On CUDA cores, where rows start anywhere. */
@@ -157,7 +159,7 @@ static struct row row_of_split(const struct split_row *from, enum dtype input)
                 .cluster_m = from->cluster_m,
                 .cluster_n = from->cluster_n,
                 .cluster_k = from->cluster_k,
-                .schedule = CONFIG_SCHEDULE_SPLIT,
+                .schedule = from->schedule,
                 .is_swapped = from->is_swapped,
             },
         .has_wide_output = from->has_wide_output,

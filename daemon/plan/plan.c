@@ -216,7 +216,8 @@ static void rank_with(const struct problem *problem,
             continue;
         if (!config_fits(&configs[i], copy, device->shared_memory_per_block))
             continue;
-        if (configs[i].family == CONFIG_HOPPER && !plan_hopper_finishes(problem, &configs[i]))
+        if (configs[i].family == CONFIG_HOPPER &&
+            !(plan_hopper_finishes(problem, &configs[i]) && plan_hopper_fits(problem, &configs[i])))
             continue;
         predict(problem, &configs[i], device, repacked, &candidate);
         rank_insert(ranking, &candidate);

@@ -12,6 +12,7 @@
  */
 #include "plan_hopper.h"
 #include "plan_hopper_direct.h"
+#include "plan_hopper_parts.h"
 #include "plan_hopper_split.h"
 
 #include <math.h>
@@ -94,6 +95,11 @@ bool plan_hopper_finishes(const struct problem *problem, const struct config *co
     if (config->copy != CONFIG_COPY_TMA)
         return true;
     return config_is_split(config) ? !is_fused(problem) : plan_hopper_is_plain(problem);
+}
+
+bool plan_hopper_fits(const struct problem *problem, const struct config *config)
+{
+    return !config_leaves_parts(config) || plan_splits_max(problem, config) > 0;
 }
 
 /* Share of the tensor cores' rate that the main loop reaches. A warpgroup alone leaves gaps between
@@ -310,6 +316,8 @@ void plan_hopper_predict(const struct problem *problem,
 {
     if (config_is_direct(config))
         plan_hopper_direct_predict(problem, config, device, memory_bytes(problem), ret_plan);
+    else if (config_leaves_parts(config))
+        plan_hopper_parts_predict(problem, config, device, memory_bytes(problem), ret_plan);
     else if (config_is_split(config))
         plan_hopper_split_predict(problem, config, device, memory_bytes(problem), ret_plan);
     else

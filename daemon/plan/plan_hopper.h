@@ -15,6 +15,8 @@ bool plan_hopper_is_plain(const struct problem *problem);
  * copies (TMA) split ones have C and rows that end anywhere, too; those whose threads load or store
  * (REPACK, REALIGN) do all. */
 bool plan_hopper_finishes(const struct problem *problem, const struct config *config);
+/* Whether the workspace has room for what this configuration leaves of the sums. */
+bool plan_hopper_fits(const struct problem *problem, const struct config *config);
 /* Predicted times of `problem` with a hopper configuration: fills everything but the reason. */
 void plan_hopper_predict(const struct problem *problem,
                          const struct config *config,

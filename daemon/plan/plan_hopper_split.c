@@ -46,6 +46,8 @@ uint32_t plan_splits_max(const struct problem *problem, const struct config *con
     double tile = (double)config->tile_m * config->tile_n * sizeof(float);
     double room = PLAN_SPLIT_WORKSPACE - PLAN_SPLIT_COUNTERS * sizeof(uint32_t);
 
+    if (config_leaves_parts(config))
+        return (uint32_t)fmin(room / (tiles * tile), UINT32_MAX);
     if (!config_is_split(config) || counters > PLAN_SPLIT_COUNTERS)
         return 1;
     return (uint32_t)fmax(floor(room / (tiles * tile)), 1);

@@ -11,7 +11,8 @@
 #define PLAN_SPLIT_COUNTERS  4096
 #define PLAN_SPLIT_WARPS     8
 
-/* The most splits that the workspace has room for, at least 1. */
+/* The most splits that the workspace has room for; 0 when it has none for the parts that the
+ * configuration leaves (config_leaves_parts), else at least 1. */
 uint32_t plan_splits_max(const struct problem *problem, const struct config *config);
 /* The same for a number of splits, of configurations that realign. `ret_plan` has memory_seconds.
  */

@@ -52,7 +52,9 @@ check_resources(const struct driver *driver, struct cuda_kernel *kernel, struct 
     return 0;
 }
 
-#define REPACK_ENTRY "repack" /* daemon/plan/config.h names it, too */
+/* daemon/plan/config.h names them, too */
+#define REPACK_ENTRY "repack"
+#define SUM_ENTRY    "sum"
 
 static int load(const struct driver *driver,
                 struct cuda_kernel *kernel,
@@ -71,6 +73,8 @@ static int load(const struct driver *driver,
     if (!r && request->repacks)
         r = cu_parked_try(driver, ret_fault, ModuleGetFunction, &kernel->repack, module,
                           REPACK_ENTRY);
+    if (!r && request->leaves_parts)
+        r = cu_parked_try(driver, ret_fault, ModuleGetFunction, &kernel->sum, module, SUM_ENTRY);
     if (r)
         return r;
 

@@ -15,6 +15,7 @@ struct cuda_kernel {
     CUmodule module;
     CUfunction function;
     CUfunction repack; /* what is launched before it; NULL: nothing */
+    CUfunction sum;    /* what is launched behind it; NULL: nothing */
     uint32_t threads, shared_memory;
     uint32_t ctas_per_multiprocessor; /* what fits in fact, at most what was planned */
     uint32_t tile_m, tile_n, cluster_m, cluster_n, cluster_k;

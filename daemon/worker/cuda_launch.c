@@ -272,6 +272,33 @@ static int launch_feed(const struct cuda_launch_target *target,
                          parameters, /* extra= */ NULL);
 }
 
+/* --- parts of sums that must be added -------------------------------------------------------- */
+
+/* One CTA for each multiprocessor: all of them run from the beginning, so that the next launch may
+ * begin beside the product's end. */
+static int launch_sum(const struct cuda_launch_target *target,
+                      const struct cuda_kernel *kernel,
+                      const struct gemmd_feed *feed,
+                      struct fault *ret_fault)
+{
+    void *parameters[] = {(void *)(uintptr_t)feed};
+    CUlaunchAttribute attribute = beside_the_end_of_the_last;
+    CUlaunchConfig launch = {
+        .gridDimX = target->multiprocessors,
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = GEMMD_SUM_THREADS,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .sharedMemBytes = GEMMD_SUM_SHARED_MEMORY,
+        .hStream = target->stream,
+        .attrs = &attribute,
+        .numAttrs = 1,
+    };
+    return cu_parked_try(target->driver, ret_fault, LaunchKernelEx, &launch, kernel->sum,
+                         parameters, /* extra= */ NULL);
+}
+
 static int prepare(const struct cuda_launch_target *target,
                    const struct cuda_kernel *kernel,
                    struct gemmd_job *job,
@@ -281,7 +308,7 @@ static int prepare(const struct cuda_launch_target *target,
 
     if (kernel->repack)
         r = repack_inputs(target, kernel, job, ret_fault);
-    if (!r && job->splits > 1)
+    if (!r && (job->splits > 1 || kernel->sum))
         r = cuda_workspace_give(target->workspace, target->driver, target->stream, kernel, job,
                                 ret_fault);
     if (kernel->begins_early && !running_touches(target->running, job))
@@ -312,6 +339,8 @@ int cuda_launch(const struct cuda_launch_target *target,
     r = prepare(target, kernel, &own.jobs[0], ret_fault);
     if (!r)
         r = launch_feed(target, kernel, &own, ret_fault);
+    if (!r && kernel->sum)
+        r = launch_sum(target, kernel, &own, ret_fault);
     if (r)
         return r;
     running_add(target->running, own.jobs[0].flags, access_of_output(&own.jobs[0]));

@@ -31,10 +31,10 @@ static bool fits(const struct cuda_kernel *kernel, const struct gemmd_job *job)
 {
     uint64_t tile = (uint64_t)kernel->tile_m * kernel->tile_n * sizeof(float);
     uint64_t places = cuda_launch_units(kernel, job) * kernel->cluster_m * kernel->cluster_n;
-    uint64_t counters = places / job->splits * kernel->cluster_k * GEMMD_SPLIT_WARPS;
+    uint64_t counters = places / MAX(job->splits, 1u) * kernel->cluster_k * GEMMD_SPLIT_WARPS;
     uint64_t room = GEMMD_SPLIT_WORKSPACE - GEMMD_SPLIT_COUNTERS * sizeof(gemmd_u32);
 
-    return counters <= GEMMD_SPLIT_COUNTERS && places <= room / tile;
+    return (kernel->sum || counters <= GEMMD_SPLIT_COUNTERS) && places <= room / tile;
 }
 
 int cuda_workspace_give(struct cuda_workspace *workspace,
@@ -44,8 +44,6 @@ int cuda_workspace_give(struct cuda_workspace *workspace,
                         struct gemmd_job *job,
                         struct fault *ret_fault)
 {
-    if (job->splits <= 1)
-        return 0;
     if (!fits(kernel, job)) {
         fault_set(ret_fault, STATUS_INTERNAL, "",
                   "kernel %s: a product of %" PRId64 " x %" PRId64

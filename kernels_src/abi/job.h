@@ -86,6 +86,11 @@ GEMMD_STATIC_ASSERT(sizeof(struct gemmd_job) == 256, "job size is ABI");
 #define GEMMD_SPLIT_COUNTERS  4096        /* words */
 #define GEMMD_SPLIT_WARPS     8           /* of a CTA, that multiply */
 
+/* Of a CTA of the kernel that adds the parts of tiles: four threads for each of 16 x 8 elements.
+ * Its shared memory fits beside that of the product's largest CTA. */
+#define GEMMD_SUM_THREADS       512
+#define GEMMD_SUM_SHARED_MEMORY 1536
+
 /* Jobs one launch can carry in its parameters (4 KiB is the limit of a kernel's parameters). */
 #define GEMMD_FEED_JOBS 8
 

@@ -39,6 +39,7 @@ enum schedule {
     schedule_coop,
     schedule_pingpong,
     schedule_split,
+    schedule_parts,
     schedule_outer, /* from here on: on CUDA cores */
     schedule_dot,
 };
@@ -72,7 +73,9 @@ constexpr int cluster_m = is_swapped ? GEMMD_CLUSTER_N : GEMMD_CLUSTER_M;
 constexpr int cluster_n = is_swapped ? GEMMD_CLUSTER_M : GEMMD_CLUSTER_N;
 constexpr int cluster_k = GEMMD_CLUSTER_K; /* CTAs that share a tile, each a part of K */
 /* Tiles whose K may be cut, and narrow ones, leave by fragments (epi/store_fragments.cuh). */
-constexpr bool is_split = schedule == schedule_split;
+constexpr bool is_split = schedule == schedule_split || schedule == schedule_parts;
+/* They leave their parts of the sum, and a kernel behind this one adds them (epi/part_sum.cuh). */
+constexpr bool leaves_parts = schedule == schedule_parts;
 constexpr bool trims_edges = stores_anywhere && !is_split; /* see sched/raster.cuh */
 constexpr bool is_hopper = schedule >= schedule_tiled;
 constexpr bool is_direct = schedule >= schedule_outer;
@@ -101,10 +104,13 @@ constexpr int groups = warps_m * warps_n / 4;
 constexpr int group_m = is_pingpong ? tile_m : tile_m / groups;
 constexpr int sharers = cluster_m * cluster_n; /* CTAs that copy for each other */
 constexpr int cluster = sharers * cluster_k;
-constexpr int loading_warps = !is_specialized ? 0 : is_split && groups == 1 && !realigns ? 2 : 4;
+constexpr bool has_loading_pair = leaves_parts || is_split && groups == 1 && !realigns;
+constexpr int loading_warps = !is_specialized ? 0 : has_loading_pair ? 2 : 4;
 /* 168 registers a thread at launch, for three groups: 56 + 2 * 224 = 3 * 168. */
-constexpr bool moves_registers = is_specialized && groups == 2 && ctas_per_multiprocessor == 1;
+constexpr bool moves_registers =
+    is_specialized && !has_loading_pair && groups == 2 && ctas_per_multiprocessor == 1;
 constexpr int threads = (warps_m * warps_n + loading_warps) * 32;
+constexpr int threads_held = (threads + 127) / 128 * 128; /* registers go to warps by fours */
 
 static_assert(stages >= 1, "there is a ring");
 static_assert(is_hopper || stages >= 2, "a ring that all fill has at least two slots");

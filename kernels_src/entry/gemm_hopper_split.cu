@@ -7,13 +7,15 @@
  * of the warp after that lets the next grid begin. The ring runs on into the next unit while they
  * do. Beside one group that multiplies there are these two warps: then registers suffice for all
  * without being moved, and a CTA starts sooner. Beside two it is a group, which leaves its registers
- * to them. Where rows start anywhere, four warps load.
+ * to them; not where they leave parts of the sum, for which they need few. Where rows start anywhere,
+ * four warps load.
  *
  * CTAs walk the units of all jobs of their feed, times splits. What a role can know of its first
  * unit it finds out before it waits for the grid before: constants and divisions take as long as a
  * small product.
  */
 #include "abi/job.h"
+#include "epi/part_writer.cuh"
 #include "epi/store_fragments.cuh"
 #include "load/realign.cuh"
 #include "load/tma.cuh"
@@ -33,6 +35,17 @@ struct launch {
 /* Products of a K tile run on while those of the next are issued; not where a slot takes longer to
  * fill than its products, and is given back sooner for it. */
 constexpr int products_behind = cfg::realigns ? 0 : 1;
+
+/* What takes the sums from a warp. */
+template <bool LEAVES_PARTS> struct writer_of {
+    typedef fragment_writer type;
+};
+
+template <> struct writer_of<true> {
+    typedef part_writer type;
+};
+
+typedef writer_of<cfg::leaves_parts>::type tile_out;
 
 struct multiplier {
     const launch &in;
@@ -91,20 +104,21 @@ struct multiplier {
     DEVICE void run()
     {
         job_feed work(in.feed, in.place.walker, in.place.walkers);
-        fragment_writer writer(in.s_base, group * 4 + (int)warp, lane, in.place);
+        tile_out writer(in.s_base, group * 4 + (int)warp, lane, in.place);
         bool is_first = true;
 
         while (work.take()) {
             fragment_place to = place_of(work);
             group_tile tile;
 
-            /* Here, and not in the ring, whose waits have a limit; or for the workspace. */
-            if (is_first && (!are_settled(in.feed.jobs[0]) || work.splits > 1))
+            /* Here, and not in the ring, whose waits have a limit; or for the counters. */
+            if (is_first &&
+                (!are_settled(in.feed.jobs[0]) || (work.splits > 1 && !cfg::leaves_parts)))
                 griddepcontrol_wait();
             is_first = false;
             writer.announce(work);
             accum_from_ring(tile, k_span_of(work, in.place.rank_k).count);
-            griddepcontrol_wait(); /* the grid before may read D, or write C */
+            griddepcontrol_wait(); /* the grid before may read D or the workspace, or write C */
             if (cfg::realigns) /* all others have something to do, where take_turn() would wait */
                 griddepcontrol_launch_dependents();
             writer.gmem_from_accum(tile, work, to);
@@ -112,7 +126,7 @@ struct multiplier {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multiprocessor)
+extern "C" __global__ void __launch_bounds__(cfg::threads_held, cfg::ctas_per_multiprocessor)
     gemm(const __grid_constant__ gemmd_tensor_feed feed,
          const __grid_constant__ gemmd_tensor_maps maps)
 {

@@ -113,12 +113,12 @@ DEVICE int k_tiles_of(const gemmd_job &job)
     return job.alpha != 0 ? (int)((job.k + cfg::tile_k - 1) / cfg::tile_k) : 0;
 }
 
-/* K tiles of a unit that this CTA multiplies. */
+/* K tiles of a unit that this CTA multiplies: every so many of them. */
 struct k_span {
-    int first, count;
+    int first, count, step;
 };
 
-constexpr int final_more = 256 / cfg::tile_k;
+constexpr int final_more = cfg::leaves_parts ? 0 : 256 / cfg::tile_k;
 
 /* All of them, or its part. The final split, which adds what the others have put down by then, has
  * some more; else the last parts have one more where they cannot be equal. Which CTA of which split
@@ -128,7 +128,12 @@ DEVICE k_span k_span_of(const job_feed &work, u32 rank_k)
     int tiles = k_tiles_of(work.job());
 
     if constexpr (!cfg::is_split)
-        return {0, tiles};
+        return {0, tiles, 1};
+    if constexpr (cfg::leaves_parts) {
+        int splits = (int)work.splits, split = (int)work.split();
+
+        return {split, max_of(tiles - split + splits - 1, 0) / splits, splits};
+    }
 
     int parts = (int)work.splits * cfg::cluster_k, others = parts - cfg::cluster_k;
     int part = (int)(work.split() * cfg::cluster_k + rank_k);
@@ -137,7 +142,7 @@ DEVICE k_span k_span_of(const job_feed &work, u32 rank_k)
 
     /* As if the others had as many more, too. */
     return {part * least + max_of(part - from, 0) - min_of(part, others) * more,
-            least + (part >= from) - (part < others ? more : 0)};
+            least + (part >= from) - (part < others ? more : 0), 1};
 }
 
 /* The loading thread's walk: K tile after K tile over all units, ahead of who multiplies by as
@@ -151,7 +156,7 @@ struct loader {
     ring_position at;
     tensor_operand<tile_a, cfg::cluster_n> a;
     tensor_operand<tile_b, cfg::cluster_m> b;
-    int k, k_end; /* elements along K */
+    int k, k_end, k_step; /* elements along K */
     u32 fenced;   /* the job whose inputs tensor copies see */
     stamps stamp;
 
@@ -188,7 +193,8 @@ struct loader {
         b.trim((int)(cfg::is_swapped ? job.m : job.n),
                &maps.edge[work.index][cfg::is_swapped ? GEMMD_TENSOR_A : GEMMD_TENSOR_B]);
         k = span.first * cfg::tile_k;
-        k_end = k + span.count * cfg::tile_k;
+        k_step = span.step * cfg::tile_k;
+        k_end = k + span.count * k_step;
     }
 
     /*
@@ -234,7 +240,7 @@ struct loader {
         b.smem_from_gmem(smem::b_of_slot(s_base, at.slot), k, s_full);
         stamp.copies_issued();
         at.advance();
-        k += cfg::tile_k;
+        k += k_step;
         return k < k_end;
     }
 

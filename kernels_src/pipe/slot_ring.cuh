@@ -120,9 +120,9 @@ DEVICE void barriers_init(u32 s_base)
         mbarrier_init(smem::full_barrier(s_base, slot), cfg::realigns ? 4 : 1);
         mbarrier_init(smem::empty_barrier(s_base, slot), readers * 4 * cfg::sharers);
     }
-    if (cfg::is_split)
+    if (cfg::is_split && !cfg::leaves_parts)
         exchange_init(s_base);
-    else
+    else if (!cfg::is_split)
         turns_init(s_base);
     fence_mbarrier_init_release_cluster();
 }

@@ -80,6 +80,14 @@ DEVICE void st_global_cs_v4_u32_if(bool is_wanted, u64 g_address, const u32 (&b)
                  : "memory");
 }
 
+DEVICE float ld_global_f32(u64 g_address)
+{
+    float d;
+
+    asm volatile("ld.global.f32 %0, [%1];" : "=f"(d) : "l"(g_address) : "memory");
+    return d;
+}
+
 DEVICE void ld_global_v4_f32(float (&d)[4], u64 g_address)
 {
     asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -92,6 +100,14 @@ DEVICE void st_global_v4_f32(u64 g_address, float b0, float b1, float b2, float 
 {
     asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(g_address), "f"(b0), "f"(b1),
                  "f"(b2), "f"(b3)
+                 : "memory");
+}
+
+/* `policy`: of the L2, by createpolicy. */
+DEVICE void st_global_hint_v4_f32(u64 g_address, float b0, float b1, float b2, float b3, u64 policy)
+{
+    asm volatile("st.global.L2::cache_hint.v4.f32 [%0], {%1, %2, %3, %4}, %5;" ::"l"(g_address),
+                 "f"(b0), "f"(b1), "f"(b2), "f"(b3), "l"(policy)
                  : "memory");
 }
 

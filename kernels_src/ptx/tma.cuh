@@ -58,6 +58,15 @@ DEVICE u64 createpolicy_evict_first()
     return d;
 }
 
+/* Lines that it gives up after others. */
+DEVICE u64 createpolicy_evict_last()
+{
+    u64 d;
+
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(d));
+    return d;
+}
+
 DEVICE void cp_async_bulk_commit_group()
 {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");

@@ -6,7 +6,8 @@
  *   buffers   for each group of warps that multiplies, two for 64 rows x 128 bytes of D
  *   barriers  full and empty of each slot, turn of each group
  *
- * Split configurations have, in place of the buffers and their barriers,
+ * Split configurations have, in place of the buffers and their barriers (those that leave parts:
+ * neither),
  *   exchange  for each warp what its peers in the cluster take, and pages of 16 x 16 elements
  *   barriers  arrived and taken of each warp
  */
@@ -41,8 +42,8 @@ constexpr int pages =
     min_of(share / 2, cfg::cluster_k == 1 ? 16 / warps : 2); /* as many pairs leave at once */
 constexpr int exchange_size = warps * (offered_size + pages * page_size);
 
-constexpr int out_size = cfg::is_split ? exchange_size : buffers_size;
-constexpr int out_barriers = cfg::is_split ? 2 * warps : cfg::groups;
+constexpr int out_size = cfg::leaves_parts ? 0 : cfg::is_split ? exchange_size : buffers_size;
+constexpr int out_barriers = cfg::leaves_parts ? 0 : cfg::is_split ? 2 * warps : cfg::groups;
 constexpr int barriers_size = (2 * cfg::stages + out_barriers) * 8;
 
 static_assert(ring_size + raw_size + out_size + barriers_size == cfg::shared_memory,

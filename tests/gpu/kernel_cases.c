@@ -297,7 +297,7 @@ try(const struct config *config, const struct shape *shape, uint64_t kernel, boo
     s.splits = splits_of(&s, kernel + (uint64_t)(shape - shapes));
     if (!takes_any_row(config) && !plan_rows_are_aligned(&s.problem, s.offset, 16))
         return false;
-    if (config->family == CONFIG_HOPPER && !plan_hopper_finishes(&s.problem, config))
+    if (config->family == CONFIG_HOPPER && !(plan_hopper_finishes(&s.problem, config) && s.splits))
         return false;
 
     fill(&s);

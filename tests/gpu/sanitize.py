@@ -43,6 +43,8 @@ CLASSES = [
      ["--ctas", "2"]),
     ("K by workspace", "sm90a.bf16.bf16.nt.64x64x128.s6.c1x1.split.tma.swapped", "24x64x3328",
      ["--ctas", "2", "--splits", "2", "--launches", "2"]),
+    ("parts", "sm90a.bf16.bf16.nt.64x128x64.s9.c2x1.parts.tma", "100x128x1216",
+     ["--ctas", "4", "--splits", "2", "--launches", "2"]),
     ("repacking", "sm90a.bf16.bf16.nt.64x64x128.s6.c1x1.split.repack.swapped", "100x63x1085", []),
     ("on CUDA cores, short K", "sm90a.bf16.bf16.nt.64x248x8.s1.c1x1.outer.element", "100x257x21",
      []),

@@ -38,6 +38,11 @@ Test(kernels_repeat, of_groups_that_take_turns, .timeout = 300)
     kernel_cases_repeat("sm90a.bf16.bf16.nt.128x176x64.s5.c2x1.pingpong.tma", 1, TIMES);
 }
 
+Test(kernels_repeat, of_parts_added_by_a_second_launch, .timeout = 300)
+{
+    kernel_cases_repeat("sm90a.bf16.bf16.nt.64x128x64.s9.c2x1.parts.tma", 4, TIMES);
+}
+
 /* --- launches that overlap: what the one before writes is waited for; what the one before that
  * wrote is there
  * -------------------------------------------------------------------------------------- */
@@ -81,4 +86,9 @@ Test(kernels_repeat, of_chains_with_splits, .timeout = 300)
 Test(kernels_repeat, of_chains_of_tiles_shared_in_a_cluster, .timeout = 300)
 {
     kernel_cases_chain("sm90a.bf16.bf16.nt.128x128x64.s5.c1x1x2.split.tma", 1);
+}
+
+Test(kernels_repeat, of_chains_of_parts, .timeout = 300)
+{
+    kernel_cases_chain("sm90a.bf16.bf16.nt.64x128x64.s9.c2x1.parts.tma", 2);
 }

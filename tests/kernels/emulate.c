@@ -135,7 +135,8 @@ static struct gemmd_job run_job(const struct run *run)
     for (enum operand_role role = OPERAND_A; role < OPERAND_COUNT; role++)
         address[role] = (uintptr_t)run->operand[role].data;
     link_job_describe(&run->problem, address, &job);
-    if (config_is_split(run->config) && run->shape->splits > 1) {
+    if (config_leaves_parts(run->config) ||
+        (config_is_split(run->config) && run->shape->splits > 1)) {
         job.splits = run->shape->splits;
         job.workspace = workspaces_address(&run->workspaces, 0);
     }
@@ -155,23 +156,27 @@ static void launch_product(const struct run *run,
         feed_settle(&own);
     tensor_maps_of(run->config, &own, &maps);
     emulation->run(&own, &maps, run->shape->ctas, late, backwards);
+    if (config_leaves_parts(run->config))
+        emulation->sum(&own, run->shape->ctas, backwards);
 }
 
-/* Job after job, as the worker does: first the copies of its inputs, then the product. */
+/* Job after job, as the worker does: first the copies of its inputs, then the product; where each
+ * of them has launches of its own. */
 static void launch(const struct run *run,
                    const struct emulation *emulation,
                    const struct gemmd_feed *feed,
                    int late,
                    int backwards)
 {
-    if (run->config->copy != CONFIG_COPY_REPACK) {
+    if (run->config->copy != CONFIG_COPY_REPACK && !config_leaves_parts(run->config)) {
         launch_product(run, emulation, feed, late, backwards);
         return;
     }
     for (uint32_t i = 0; i < feed->job_count; i++) {
         struct gemmd_feed one = {.job_count = 1, .jobs = {feed->jobs[i]}};
         struct gemmd_repack repack;
-        uint64_t size = repack_plan(&one.jobs[0], &repack);
+        uint64_t size =
+            run->config->copy == CONFIG_COPY_REPACK ? repack_plan(&one.jobs[0], &repack) : 0;
         void *scratch = size ? aligned_alloc(256, size) : NULL;
 
         if (scratch) {
@@ -328,7 +333,8 @@ static bool case_run(const struct config *config,
 
     random_state = 1;
     run_init(&run, config, shape);
-    if (config->family == CONFIG_HOPPER && !plan_hopper_finishes(&run.problem, config)) {
+    if (config->family == CONFIG_HOPPER &&
+        !(plan_hopper_finishes(&run.problem, config) && plan_hopper_fits(&run.problem, config))) {
         run_deinit(&run);
         return true;
     }

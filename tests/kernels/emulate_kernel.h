@@ -23,11 +23,14 @@ typedef void (*emulate_fn)(const struct gemmd_feed *feed,
 
 typedef void (*emulate_repack_fn)(const struct gemmd_repack *what, uint32_t ctas, int backwards);
 
+typedef void (*emulate_sum_fn)(const struct gemmd_feed *feed, uint32_t ctas, int backwards);
+
 typedef struct gemmd_stamps *(*emulate_stamps_fn)(void);
 
 struct emulation {
     emulate_fn run;
     emulate_repack_fn repack;
+    emulate_sum_fn sum;
     emulate_stamps_fn stamps; /* NULL: the kernel has none */
 };
 
@@ -81,6 +84,7 @@ static inline bool kernel_open(const char *object, struct emulation *ret_emulati
     }
     *(void **)&ret_emulation->run = dlsym(library, "emulate");
     *(void **)&ret_emulation->repack = dlsym(library, "emulate_repack");
+    *(void **)&ret_emulation->sum = dlsym(library, "emulate_sum");
     *(void **)&ret_emulation->stamps = dlsym(library, "emulate_stamps");
     return true;
 }

@@ -20,12 +20,13 @@ struct workspaces {
 
 static inline void workspaces_init(struct workspaces *workspaces,
                                    const struct config *config,
-                                   uint64_t tiles,
+                                   uint64_t units,
                                    uint32_t splits)
 {
+    uint64_t tiles = units * config->cluster_m * config->cluster_n;
     uint64_t tile = (uint64_t)config->tile_m * config->tile_n * sizeof(float);
 
-    workspaces->bytes = GEMMD_SPLIT_COUNTERS * sizeof(gemmd_u32) + tiles * splits * tile;
+    workspaces->bytes = GEMMD_SPLIT_COUNTERS * sizeof(gemmd_u32) + tiles * MAX(splits, 1u) * tile;
     workspaces->data = malloc(workspaces->bytes * WORKSPACES);
     memset(workspaces->data, 0xff, workspaces->bytes * WORKSPACES);
     for (int i = 0; i < WORKSPACES; i++)

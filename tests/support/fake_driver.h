@@ -79,3 +79,5 @@ FAKE_API unsigned fake_driver_register_flags(void);
 FAKE_API struct fake_driver_launch fake_driver_last_launch(void); /* its parameters are gone */
 /* Launches of a module's second kernel, which copies inputs; they count as no other launch. */
 FAKE_API unsigned fake_driver_repacks(void);
+/* The same of the kernel that adds the parts of sums. */
+FAKE_API unsigned fake_driver_sums(void);

@@ -35,7 +35,7 @@ struct fake_driver {
     unsigned last_stream; /* of the last write */
     fake_driver_launch_fn on_launch;
     struct fake_driver_launch last_launch;
-    unsigned repacks;
+    unsigned repacks, sums;
     struct fake_driver_live live;
     size_t scratch_high;
     void *opened; /* by a legacy handle, the last */

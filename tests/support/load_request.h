@@ -34,6 +34,7 @@ load_request(const struct config *config, uint64_t id, uint64_t cubin_size)
     request.has_cta_per_tile = !resources.is_persistent;
     request.begins_early = resources.begins_early;
     request.repacks = resources.repacks;
+    request.leaves_parts = resources.leaves_parts;
     for (int i = 0; i < LINK_BOXES; i++)
         request.box[i] = (struct link_box){resources.box[i].columns, resources.box[i].rows};
     (void)snprintf(request.configuration, sizeof(request.configuration), "%s", text);

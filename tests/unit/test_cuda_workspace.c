@@ -47,6 +47,24 @@ static void open_fake(void)
     cr_assert_eq(gpu->operations->load(gpu, &request, "\177ELF", &fault), 0, "%s", fault.message);
 }
 
+/* A second kernel for a module: one that adds what the product leaves. */
+static void load_parts(void)
+{
+    struct fault fault = FAULT_NONE;
+    struct link_message request = {.kind = LINK_LOAD,
+                                   .id = 2,
+                                   .threads = 192,
+                                   .shared_memory = 100 << 10,
+                                   .ctas_per_multiprocessor = 2,
+                                   .tile_m = TILE,
+                                   .tile_n = TILE,
+                                   .begins_early = 1,
+                                   .leaves_parts = 1};
+    strcpy(request.entry, "gemm");
+    request.box[GEMMD_TENSOR_A] = request.box[GEMMD_TENSOR_B] = (struct link_box){64, 64};
+    cr_assert_eq(gpu->operations->load(gpu, &request, "\177ELF", &fault), 0, "%s", fault.message);
+}
+
 static void close_fake(void)
 {
     gpu->operations->close(gpu);
@@ -55,12 +73,12 @@ static void close_fake(void)
 
 TestSuite(cuda_workspace, .init = open_fake, .fini = close_fake);
 
-static enum status launch(int64_t tiles, uint32_t splits)
+static enum status launch_of(uint64_t kernel, int64_t tiles, uint32_t splits)
 {
     struct gemmd_completion completion;
     struct gemmd_command command = {
         .kind = GEMMD_COMMAND_GEMM,
-        .kernel = 1,
+        .kernel = kernel,
         .body.gemm =
             {
                 .a = 0x10000,
@@ -82,6 +100,11 @@ static enum status launch(int64_t tiles, uint32_t splits)
     cr_assert_eq(gpu->operations->submit(gpu, &command), 0);
     cr_assert_eq(gpu->operations->reap(gpu, &completion), 1);
     return (enum status)completion.status;
+}
+
+static enum status launch(int64_t tiles, uint32_t splits)
+{
+    return launch_of(1, tiles, splits);
 }
 
 Test(cuda_workspace, is_there_for_jobs_with_splits_alone)
@@ -129,4 +152,17 @@ Test(cuda_workspace, is_asked_for_again_when_there_was_no_memory)
     cr_expect_eq(launch(1, 2), STATUS_OUT_OF_MEMORY);
     cr_expect_eq(launch(1, 2), STATUS_OK);
     cr_expect(has_zero_counters);
+}
+
+Test(cuda_workspace, has_the_parts_of_a_product_for_the_launch_that_adds_them)
+{
+    load_parts();
+    cr_assert_eq(launch_of(2, 1, 4), STATUS_OK);
+    cr_expect_neq(launched.workspace, 0);
+    cr_expect_eq(fake_driver_sums(), 1);
+    cr_assert_eq(launch_of(2, 1, 0), STATUS_OK);
+    cr_expect_neq(launched.workspace, 0, "one part is a part, too");
+    cr_expect_eq(fake_driver_sums(), 2);
+    cr_assert_eq(launch(1, 2), STATUS_OK);
+    cr_expect_eq(fake_driver_sums(), 2, "others add by themselves");
 }

@@ -261,6 +261,34 @@ Test(plan, shares_a_long_k_by_most_of_the_device)
     cr_expect_leq(ctas, 132);
 }
 
+/* In all layouts: as stored, of gradients, whose K is the number of tokens, and the other two. */
+Test(plan, leaves_parts_of_a_long_k_for_a_second_launch)
+{
+    for (int layout = 0; layout < 4; layout++) {
+        struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 128, 128, 131072);
+        struct plan plan;
+
+        problem.trans_a = layout & 2;
+        problem.trans_b = layout & 1;
+        problem.operand[OPERAND_A].ld = problem.trans_a ? problem.m : problem.k;
+        problem.operand[OPERAND_B].ld = problem.trans_b ? problem.k : problem.n;
+        plan = choose(&problem, aligned);
+        cr_expect(config_leaves_parts(&plan.config), "layout %d", layout);
+        cr_expect_geq(plan.splits, 32);
+    }
+}
+
+Test(plan, leaves_no_parts_that_the_workspace_has_no_room_for)
+{
+    struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 4096, 4096, 65536);
+    struct plan_ranking ranking;
+    struct fault fault;
+
+    cr_assert_eq(plan_rank(&problem, aligned, &h200, &ranking, &fault), STATUS_OK);
+    for (size_t i = 0; i < ranking.count; i++)
+        cr_expect_not(config_leaves_parts(&ranking.plan[i].config));
+}
+
 Test(plan, takes_larger_tiles_where_copies_cost_more)
 {
     struct problem whole = product(DTYPE_BF16, DTYPE_BF16, 768, 768, 768);

@@ -11,6 +11,10 @@ static void repack(...)
 {
 }
 
+static void sum(...)
+{
+}
+
 #include HOST_ENTRY
 
 /* The conversions that ptx/cvt.cuh borrows: the object stands alone. */
@@ -85,6 +89,28 @@ emulate_repack(const gemmd_repack *what, u32 ctas, int turns_backwards)
     repacked = what;
     for (u32 cta = 0; cta < ctas; cta++)
         machine::run_cluster(cta, ctas, 1, GEMMD_REPACK_THREADS, dynamic_shared, 0);
+}
+
+/* Its own CTAs, one after the other; the next launch may begin from their first instruction on. */
+static void sum_body()
+{
+    sum(*(const gemmd_tensor_feed *)launched);
+}
+
+extern "C" __attribute__((visibility("default"))) void
+emulate_sum(const gemmd_feed *feed, u32 ctas, int turns_backwards)
+{
+    machine::self.body = sum_body;
+    machine::self.turns_backwards = turns_backwards;
+    machine::self.begins_early = true;
+    machine::self.inputs_settled = false;
+    machine::self.lets_next_begin = true;
+    launched = feed;
+    for (u32 cta = 0; cta < ctas; cta++) {
+        memset(dynamic_shared, SHARED_POISON, sizeof dynamic_shared);
+        machine::run_cluster(cta, ctas, 1, GEMMD_SUM_THREADS, dynamic_shared, 0);
+    }
+    machine::self.lets_next_begin = false;
 }
 
 extern "C" __attribute__((visibility("default"))) void emulate(const gemmd_feed *feed,

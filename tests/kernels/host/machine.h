@@ -118,6 +118,7 @@ struct state {
     bool begins_early;   /* the kernel waits for the grid before by itself */
     bool inputs_settled; /* which what reads its inputs need not do */
     std::vector<std::pair<uint64_t, uint64_t>> inputs; /* first byte, end */
+    bool lets_next_begin; /* before it has waited: the grid before let this one begin in its turn */
     void (*body)(void);
 };
 

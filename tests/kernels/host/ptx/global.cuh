@@ -31,9 +31,22 @@ inline void ld_global_v4_u32(u32 (&d)[4], u64 g_address)
     memcpy(d, host::global_source(g_address, 16), 16);
 }
 
+inline float ld_global_f32(u64 g_address)
+{
+    return host::global_load<float>(g_address);
+}
+
 inline void ld_global_v4_f32(float (&d)[4], u64 g_address)
 {
     memcpy(d, host::global_source(g_address, 16), 16);
+}
+
+inline void
+st_global_hint_v4_f32(u64 g_address, float b0, float b1, float b2, float b3, u64)
+{
+    float b[4] = {b0, b1, b2, b3};
+
+    memcpy(host::global(g_address, 16), b, 16);
 }
 
 inline void st_global_v4_f32(u64 g_address, float b0, float b1, float b2, float b3)

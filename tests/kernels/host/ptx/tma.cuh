@@ -122,6 +122,11 @@ inline u64 createpolicy_evict_first()
     return 0;
 }
 
+inline u64 createpolicy_evict_last()
+{
+    return 0;
+}
+
 inline void cp_async_bulk_commit_group()
 {
     machine::now().stores.commit();
