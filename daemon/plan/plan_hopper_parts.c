@@ -1,6 +1,6 @@
 /*
  * Cost model of configurations that leave parts of sums, after measurements on an H200: 64 x 64 to
- * 512 x 512 with K from 8192 to 262144, in all but one layout, within 8 % of them.
+ * 512 x 512 with K from 8192 to 262144, in all but one layout, most of them within 10 %.
  *
  * Such a product is a stream of its operands: memory bounds it, or what each multiprocessor loads,
  * or the power for products beside such a stream. Parts go to the L2 and come back, and what is
@@ -13,19 +13,18 @@
 
 #include <math.h>
 
-#define FLOP_PER_CLOCK 4096.0 /* of a multiprocessor */
-#define PRODUCT_SHARE  0.9    /* of that, which the loop reaches */
-#define FILL_BYTES_CLOCK                                                                           \
-    70.0                       /* that a multiprocessor gets, its part and what others copy to it  \
-                                */
-#define TURN_CLOCKS      250.0 /* of the loop over K tiles */
-#define PART_COST        1.5   /* bytes of memory that cost as much as one of parts */
-#define FIXED_SECONDS    1.7e-6
-#define SUM_SECONDS      0.6e-6 /* of a turn of the kernel that adds */
-#define SUM_CHUNK        128    /* elements of D that a CTA of it adds in a turn, */
-#define SUM_SPLITS       80     /* with so many splits */
-#define K_TILES_MIN      4      /* of a split */
-#define NORM             3.3    /* of two bounds of one time */
+#define FLOP_PER_CLOCK   4096.0 /* of a multiprocessor */
+#define PRODUCT_SHARE    0.9    /* of that, which the loop reaches */
+#define FILL_BYTES_CLOCK 70.0   /* of a multiprocessor's ring, whoever copies */
+#define TURN_CLOCKS      250.0  /* of the loop over K tiles */
+#define IDLE_COST        0.3    /* of memory's rate, without all multiprocessors: bytes under way */
+#define PART_COST        1.5    /* bytes of memory that cost as much as one of parts */
+#define FIXED_SECONDS    2.3e-6 /* more than fits best: of a short K both launches show */
+#define SUM_SECONDS      0.45e-6 /* of a turn of the kernel that adds */
+#define SUM_CHUNK        128     /* elements of D that a CTA of it adds in a turn, */
+#define SUM_SPLITS       80      /* with so many splits */
+#define K_TILES_MIN      4       /* of a split */
+#define NORM             3.3     /* of two bounds of one time */
 #define DEFAULT_CLOCK    1.7e9
 #define DEFAULT_HBM_RATE 4.0e12
 
@@ -60,6 +59,7 @@ static void predict_with(const struct problem *problem,
     double area = (double)config->tile_m * config->tile_n;
     double k_tiles = ceil(ceil_div(problem->k, config->tile_k) / splits);
     double rounds = ceil(units * splits / places);
+    double busy = fmin(units * splits / places, 1);
     double fill = ((double)config->tile_m + config->tile_n) * config->tile_k *
                   (double)dtype_size(problem->input);
     double product = 2 * area * config->tile_k / (FLOP_PER_CLOCK * PRODUCT_SHARE);
@@ -76,8 +76,8 @@ static void predict_with(const struct problem *problem,
     ret_plan->tensor_seconds =
         flop / (FLOP_PER_CLOCK * power_share(config) * multiprocessors) / clock;
     ret_plan->l2_seconds = rounds * k_tiles * turn / clock;
-    ret_plan->memory_seconds =
-        (memory_bytes + PART_COST * tiles * splits * area * sizeof(float)) / hbm;
+    ret_plan->memory_seconds = (memory_bytes + PART_COST * tiles * splits * area * sizeof(float)) /
+                               hbm * (1 + IDLE_COST * (1 - busy));
     ret_plan->fixed_seconds = FIXED_SECONDS + sum_turns * SUM_SECONDS;
     ret_plan->predicted_seconds =
         plan_hopper_norm(plan_hopper_norm(ret_plan->l2_seconds, ret_plan->tensor_seconds, NORM),
