@@ -222,15 +222,21 @@ static int repack_inputs(const struct cuda_launch_target *target,
  * A grid that begins beside the end of the one before takes places as they fall free, and two CTAs
  * of a cluster seldom find them beside each other. To copy for each other then takes more power,
  * and at the limit of power that costs a large product up to 3 % of its time; a launch gains a
- * microsecond or two (tests/bench/results/20261130-nvidia-h200-kernels-large-2.txt). Copies of
- * inputs are a launch before the product's that ends early.
+ * microsecond or two (tests/bench/results/20261130-nvidia-h200-kernels-large-2.txt). Not so where
+ * a tenth of the places or more stay free all the time: 512x7168x16384 by 112 CTAs takes 10 %
+ * longer when nobody has them. Copies of inputs are a launch before the product's that ends early.
  */
-static bool gains_by_beginning_early(const struct cuda_kernel *kernel, const struct gemmd_job *job)
+static bool gains_by_beginning_early(const struct cuda_kernel *kernel,
+                                     const struct gemmd_job *job,
+                                     uint64_t grid,
+                                     uint32_t multiprocessors)
 {
+    bool leaves_places = grid * 10 < ctas_at_once(kernel, multiprocessors) * 9;
     double unit = (double)kernel->tile_m * kernel->cluster_m * kernel->tile_n * kernel->cluster_n;
     double units = (double)(cuda_launch_units(kernel, job) / MAX(job->splits, 1u));
 
-    return kernel->repack || 2 * units * unit * (double)job->k < EARLY_FLOP_MAX;
+    return kernel->repack || cluster_of(kernel) == 1 || leaves_places ||
+           2 * units * unit * (double)job->k < EARLY_FLOP_MAX;
 }
 
 static int launch_feed(const struct cuda_launch_target *target,
@@ -266,7 +272,10 @@ static int launch_feed(const struct cuda_launch_target *target,
         int r = encode_all(target->driver, kernel, feed, &maps, ret_fault);
         if (r)
             return r;
-        launch.numAttrs = gains_by_beginning_early(kernel, &feed->jobs[0]) ? 2 : 1;
+        launch.numAttrs = gains_by_beginning_early(kernel, &feed->jobs[0], launch.gridDimX,
+                                                   target->multiprocessors)
+                              ? 2
+                              : 1;
     }
     return cu_parked_try(target->driver, ret_fault, LaunchKernelEx, &launch, kernel->function,
                          parameters, /* extra= */ NULL);

@@ -118,6 +118,7 @@ Test(cuda_launch, starts_whole_clusters)
 Test(cuda_launch, begins_small_products_beside_the_end_of_the_one_before_and_large_ones_after_it)
 {
     struct link_message request = kernel();
+    request.cluster_m = 2;
     request.begins_early = 1;
     for (int i = 0; i < LINK_BOXES; i++)
         request.box[i] = (struct link_box){64, 64};
@@ -125,6 +126,15 @@ Test(cuda_launch, begins_small_products_beside_the_end_of_the_one_before_and_lar
     cr_expect(fake_driver_last_launch().is_early);
     cr_assert_eq(launch(&request, 1024 * TILE, 1024 * TILE), STATUS_OK);
     cr_expect_not(fake_driver_last_launch().is_early);
+    request.cluster_m = 1;
+    cr_assert_eq(launch(&request, 1024 * TILE, 1024 * TILE), STATUS_OK);
+    cr_expect(fake_driver_last_launch().is_early, "no cluster that must find its places");
+    request.cluster_m = 2;
+    request.tile_m = request.tile_n = 1 << 15;
+    cr_assert_eq(launch(&request, TILE, TILE), STATUS_OK);
+    cr_assert_lt(fake_driver_last_launch().grid, FAKE_DRIVER_MULTIPROCESSORS);
+    cr_expect(fake_driver_last_launch().is_early, "places are free all the time");
+    request = kernel();
     request.begins_early = 0;
     cr_assert_eq(launch(&request, TILE, TILE), STATUS_OK);
     cr_expect_not(fake_driver_last_launch().is_early);
