@@ -33,7 +33,7 @@
 #define NORM             4.0
 #define EDGE_EXTENT      64     /* of D in its last tile, for which half of the products do */
 #define EDGE_SHARE       0.4    /* of a whole unit's time, and no less than the loop's turns */
-#define FILL_CLOCKS      1500.0 /* barriers, first copies, last store */
+#define FILL_CLOCKS      1150.0 /* barriers, first copies, last store */
 #define BESIDE_SHARE     0.75   /* of the products' time, of a grid that leaves room for the next */
 #define BESIDE_AREA      (128 * 128)
 #define BESIDE_CLOCKS    16000.0
@@ -128,7 +128,7 @@ static double power_share(const struct config *config)
     if (config->tile_m * config->tile_n >= 128 * 256)
         return 0.606;
     if (config->tile_m == 64)
-        return config->tile_n == 128 ? 0.495 : 0.58;
+        return config->tile_n == 128 ? 0.485 : 0.58;
     if (config->schedule == CONFIG_SCHEDULE_PINGPONG)
         return config->tile_n > 128 ? 0.601 : 0.565;
     if (config->tile_n >= 192)
