@@ -35,6 +35,7 @@ template <typename TILE> struct realigned_operand {
     u64 g_step, g_tile_step; /* bytes, from chunk to chunk and from K tile to K tile */
     u64 g_last;              /* behind what the K tile takes of one of the warp's rows */
     u32 warp, lane;
+    u32 row_skipped; /* bytes of a chunk before the row that this lane shifts, of those by rows */
     int rows_left, cols_left; /* from the warp's first row and the lane's chunk on */
     int last_left;            /* columns from g_last on */
 
@@ -52,6 +53,7 @@ template <typename TILE> struct realigned_operand {
         u64 g_rows = g_base + (u64)((row * ld + col) * 2);
 
         g_first = g_rows + (u64)(lane / raw::row_chunks * ld * 2) + lane % raw::row_chunks * 16;
+        row_skipped = (u32)(g_rows + (u64)(lane % raw::warp_rows * ld * 2)) & 15;
         g_last = g_rows + (u64)(lane * ld * 2) + raw::row_chunks * 16;
         g_tile_step = (u64)((TILE::is_k_major ? 1 : ld) * (cfg::tile_k * 2));
         rows_left = (int)(row_limit - row);
@@ -118,9 +120,50 @@ template <typename TILE> struct realigned_operand {
             r[w] = left > w * 2 + 1 ? r[w] : left > w * 2 ? r[w] & 0xffff : 0;
     }
 
+    /* Some chunks of a row beside each other, by a lane: one more is read than written, where lanes
+     * with chunks of their own read two for each. Eight rows beside each other begin in different
+     * banks. */
+    template <int FIRST = 0> DEVICE void smem_from_raw_rows(u32 s_tile, u32 s_raw) const
+    {
+        constexpr int row_lanes = 32 / raw::warp_rows, each = raw::row_chunks / row_lanes;
+        constexpr int batch = min_of(each - FIRST, 4);
+        u32 row = warp * raw::warp_rows + lane % raw::warp_rows;
+        u32 first = lane / raw::warp_rows * each + FIRST;
+        u32 s_chunk = s_raw + row * raw::pitch + first * 16;
+        int left = last_left + (raw::row_chunks - (int)first) * 8;
+        u32 r_raw[batch + 1][4], r[batch][4];
+
+#pragma unroll
+        for (int i = 0; i <= batch; i++)
+            ld_shared_v4_u32(r_raw[i], s_chunk + i * 16);
+#pragma unroll
+        for (int i = 0; i < batch; i++)
+            chunk_across(r[i], r_raw[i], r_raw[i + 1], row_skipped);
+        if (left < batch * 8)
+#pragma unroll
+            for (int i = 0; i < batch; i++)
+                cut(r[i], left - i * 8);
+#pragma unroll
+        for (int i = 0; i < batch; i++)
+            st_shared_v4_u32(s_tile + (first + i) / 8 * TILE::row_tile_size +
+                                 swizzled_offset(row, (first + i) % 8),
+                             r[i]);
+        if constexpr (FIRST + batch < each)
+            smem_from_raw_rows<FIRST + batch>(s_tile, s_raw);
+    }
+
+    /* Of a K tile that is there. */
+    DEVICE void smem_from_raw(u32 s_tile, u32 s_raw) const
+    {
+        if constexpr (TILE::is_k_major && raw::warp_rows >= 8)
+            smem_from_raw_rows(s_tile, s_raw);
+        else
+            smem_from_raw_chunks(s_tile, s_raw);
+    }
+
     /* Chunks FIRST to FIRST + batch - 1 of this K tile. Loads before shifts before stores: they are
      * each other's latency. */
-    template <int FIRST = 0> DEVICE void smem_from_raw(u32 s_tile, u32 s_raw) const
+    template <int FIRST = 0> DEVICE void smem_from_raw_chunks(u32 s_tile, u32 s_raw) const
     {
         constexpr int batch = min_of(count - FIRST, 4);
         constexpr int part = TILE::is_k_major ? TILE::row_tile_size : TILE::block_size;
@@ -147,7 +190,7 @@ template <typename TILE> struct realigned_operand {
             st_shared_v4_u32(s_tile + chunk / 8 * part + swizzled_offset(row + i * step, chunk % 8),
                              r[i]);
         if constexpr (FIRST + batch < count)
-            smem_from_raw<FIRST + batch>(s_tile, s_raw);
+            smem_from_raw_chunks<FIRST + batch>(s_tile, s_raw);
     }
 };
 
