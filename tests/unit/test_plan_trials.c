@@ -179,8 +179,10 @@ struct expectation {
 ParameterizedTestParameters(plan_trials, model)
 {
     static struct expectation files[] = {
-        {"20261129-nvidia-h200-kernels-suite-2.csv", 0.96, 0.85, 0.13},
+        {"20261129-nvidia-h200-kernels-suite-2.csv", 0.96, 0.85, 0.15},
         {"20261129-nvidia-h200-kernels-random.csv", 0.96, 0.5, 0.3},
+        {"20261130-nvidia-h200-kernels-decode.csv", 0.96, 0.75, 0.15},
+        {"20261130-nvidia-h200-kernels-decode-2.csv", 0.96, 0.75, 0.13},
     };
 
     return cr_make_param_array(struct expectation, files, ARRAY_SIZE(files));
