@@ -224,16 +224,16 @@ struct multiplier {
 
     /* A unit of which something is in registers, for which nothing else is kept. */
     struct unit_here {
-        bool is_by_blocks; /* what has no K tiles leaves at once */
+        bool is_here; /* else there is none, or it has left at once, as what has no K tiles */
         u32 job;
         int row, col, item;
     };
 
-    DEVICE unit_here unit_of(const job_feed &work, bool is_by_blocks) const
+    DEVICE unit_here unit_of(const job_feed &work, bool is_here) const
     {
         out_place to = place_of(work, work.place());
 
-        return {is_by_blocks, work.index, to.row, to.col, to.item};
+        return {is_here, work.index, to.row, to.col, to.item};
     }
 
     DEVICE out_place place_of(const unit_here &unit) const
@@ -246,7 +246,7 @@ struct multiplier {
         out_place to = place_of(unit);
         tile_writer writer = {in.s_base, group, warp, lane};
 
-        writer.gmem_from_block<BLOCK>(tile, to, epilogue(to.job, to.item), unit.is_by_blocks);
+        writer.gmem_from_block<BLOCK>(tile, to, epilogue(to.job, to.item), unit.is_here);
     }
 
     /*
@@ -305,6 +305,99 @@ struct multiplier {
             stamp.epilogue_ends();
         }
         way.drain();
+        stamp.close();
+    }
+
+    /* A step of the last tile's way out, to be done beside the products of a K tile. */
+    struct step_beside {
+        multiplier &of;
+        const late_writer &writer;
+        const unit_here &unit;
+        int step;
+
+        DEVICE void operator()(int slice) const
+        {
+            if (slice > 0)
+                return;
+            of.stamp.products_begin(of.in.s_base, of.at);
+            writer.gmem_from_buffers(of.place_of(unit), step, unit.is_here);
+        }
+    };
+
+    /* What has not left beside products, from this step on. */
+    DEVICE void
+    leave(const late_writer &writer, const late_tile &late, const unit_here &unit, int step) const
+    {
+#pragma unroll 1
+        for (; step < late_writer::steps; step++) {
+            if (step == late_writer::half_steps)
+                writer.turn_over(late);
+            writer.gmem_from_buffers(place_of(unit), step, unit.is_here);
+        }
+    }
+
+    template <typename BESIDE>
+    DEVICE void k_tile_beside(group_tile &tile, int number, const BESIDE &beside)
+    {
+        tile.accum_from_smem<cfg::tile_n>(in.s_base, next_slot(), group, number > 0, beside);
+        stamp.products_issued();
+        wgmma_wait_group<1>();
+        stamp.wait_ended();
+        if (number > 0)
+            release(at.before());
+        at.advance();
+    }
+
+    /* All products of a unit; the last unit leaves beside the first of them. */
+    DEVICE void accum_late(group_tile &tile,
+                           int k_tiles,
+                           const late_writer &writer,
+                           const late_tile &late,
+                           const unit_here &unit)
+    {
+        int i = 0;
+
+#pragma unroll 1
+        for (; i < min_of(k_tiles, late_writer::steps); i++) {
+            if (i == late_writer::half_steps)
+                writer.turn_over(late);
+            k_tile_beside(tile, i, step_beside{*this, writer, unit, i});
+        }
+        leave(writer, late, unit, i);
+#pragma unroll 1
+        for (; i < k_tiles; i++)
+            k_tile_beside(tile, i, stamp.beside(in.s_base, at));
+    }
+
+    /* A tile is rounded when its products have ended, and stored beside those of the next one. */
+    DEVICE void run_late()
+    {
+        job_feed work(in.feed, in.place.walker, in.place.walkers);
+        late_writer writer = way_out{in.s_base, group, warp, lane}.late();
+        group_tile tile;
+        late_tile late;
+        unit_here unit = {false, 0, 0, 0, 0};
+
+        if (!are_settled(in.feed.jobs[0]))
+            griddepcontrol_wait();
+        while (work.take()) {
+            int k_tiles = k_tiles_of(work.job());
+
+            stamp.tile_begins();
+            if (k_tiles > 0) {
+                accum_late(tile, k_tiles, writer, late, unit);
+                unit = unit_of(work, true); /* while the last products run */
+                finish(tile, k_tiles, at.before());
+            } else {
+                leave(writer, late, unit, 0);
+                unit = unit_of(work, true);
+                tile.clear();
+            }
+            writer.take(late, tile, epilogue(work.job(), unit.item));
+            griddepcontrol_wait(); /* as in run() */
+            stamp.epilogue_ends();
+        }
+        leave(writer, late, unit, 0);
         stamp.close();
     }
 
@@ -373,6 +466,8 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
             setmaxnreg_inc<224>();
         if constexpr (way_out::is_by_blocks)
             multiplier(in, group, warp % 4, lane).run_by_blocks();
+        else if constexpr (way_out::is_late)
+            multiplier(in, group, warp % 4, lane).run_late();
         else
             multiplier(in, group, warp % 4, lane).run();
         cluster_leave();

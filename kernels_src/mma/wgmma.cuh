@@ -8,7 +8,7 @@
 #include "tile/smem_hopper.cuh"
 
 struct nothing_beside {
-    DEVICE void operator()() const
+    DEVICE void operator()(int) const
     {
     }
 };
@@ -75,8 +75,9 @@ struct group_tile {
 
     /* Products of one K tile, as one group of wgmma, of the tile's first COLS columns. first_block:
      * of the group's rows in the tile. keeps: 0 when the accumulators hold nothing yet. beside():
-     * what else there is to do, once the first products have been issued; the others are accepted
-     * as these end, so there is time. No fence here: between products sums are nobody's, and for the
+     * what else there is to do, once the products of a slice have been issued; the others are
+     * accepted as these end, so there is time. Without branches, or ptxas splits the products. No
+     * fence here: between products sums are nobody's, and for the
      * compiler a fence is as much work as a product. */
     template <int COLS, typename BESIDE>
     DEVICE void
@@ -95,8 +96,7 @@ struct group_tile {
                          operand_a::desc(low_a + operand_a::step_k(slice) +
                                          block * operand_a::step_block),
                          operand_b::desc(low_b + operand_b::step_k(slice)), slice == 0 ? keeps : 1);
-            if (slice == 0)
-                beside();
+            beside(slice);
         }
         wgmma_commit_group();
     }

@@ -136,9 +136,10 @@ struct stamps {
         u32 s_base;
         const ring_position &at;
 
-        DEVICE void operator()() const
+        DEVICE void operator()(int slice) const
         {
-            of.products_begin(s_base, at);
+            if (slice == 0)
+                of.products_begin(s_base, at);
         }
     };
 
