@@ -15,6 +15,7 @@
 #include "../../client/reference.h"
 #include "../../daemon/jit/nvrtc.h"
 #include "../../daemon/link/link_job.h"
+#include "../../daemon/plan/plan_hopper.h"
 #include "../../daemon/worker/cuda_device.h"
 #include "../../daemon/worker/cuda_launch.h"
 #include "../support/load_request.h"
@@ -259,6 +260,9 @@ int main(int argc, char **argv)
     if (!read_arguments(argc, argv, &a))
         return fail("arguments", "CONFIG MxNxK [--ctas N] [--splits N] [--batch N] [--beta X] "
                                  "[--launches N] [--kernels DIR]");
+    if (a.config.family == CONFIG_HOPPER && !plan_hopper_finishes(&a.problem, &a.config))
+        return fail("arguments", "C, or rows of D that end within 16 bytes, are for configurations "
+                                 "whose threads store");
     if (open_machine(&machine, &fault))
         return fail("device", fault.message);
     const struct cuda_kernel *kernel = make_kernel(&machine, &a, &fault);
