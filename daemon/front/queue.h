@@ -59,17 +59,15 @@
  * that does nothing for it may do nothing for anybody: the driver has not got rid of a process that
  * died, or is busy. No job is blamed for that.
  *
- * Both kinds of patience double with each worker that died in vain, until something completes: what
- * makes a machine slow does not end with a worker, and the next one has to start first. They have
- * an end, because every wait has: a job that waited for so many workers with a device that stood
- * still is told.
+ * Both kinds of patience double with workers that die in vain (worker_patience). They have an end,
+ * because every wait has: a job that waited for so many workers with a device that stood still is
+ * told.
  */
 #define QUEUE_OVERDUE_ESTIMATES 20
 #define QUEUE_OVERDUE_SECONDS   2
 #define QUEUE_STILL_TOLD        2 /* seconds, after which the log tells */
 #define QUEUE_STILL_SECONDS     10
 #define QUEUE_STILL_DEATHS      4
-#define QUEUE_DOUBLINGS         3
 
 struct queue;
 
@@ -108,7 +106,6 @@ struct queue {
     uint64_t answers;     /* until the last look */
     uint32_t still_looks; /* in a row, without any */
     bool is_still_told;   /* the log knows of them */
-    uint32_t vain_deaths; /* of workers in a row, since when nothing completed */
     struct estimates estimates;
     queue_finished_fn finished;
 };

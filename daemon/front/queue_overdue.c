@@ -12,18 +12,12 @@
 
 #include <inttypes.h>
 
-static double patience(const struct queue *queue)
-{
-    uint32_t doublings = MAX(queue->vain_deaths, 1u) - 1;
-
-    return (double)(1u << MIN(doublings, QUEUE_DOUBLINGS));
-}
-
 static double seconds_allowed(const struct queue *queue, const struct queue_command *command)
 {
     double least = queue->job_seconds > 0 ? queue->job_seconds : QUEUE_OVERDUE_SECONDS;
 
-    return patience(queue) * MAX(least, QUEUE_OVERDUE_ESTIMATES * command->in_track.seconds);
+    return worker_patience(queue->worker) *
+           MAX(least, QUEUE_OVERDUE_ESTIMATES * command->in_track.seconds);
 }
 
 /* NULL when no command is known to run. */
@@ -57,15 +51,13 @@ log_overdue(const struct queue *queue, const struct queue_command *command, doub
 static void note_moves(struct queue *queue)
 {
     if (steal(queue->is_still_told, false))
-        log_warning("device=\"%s\" state=moves deaths=%" PRIu32, queue->worker->device.name,
-                    queue->vain_deaths);
+        log_warning("device=\"%s\" state=moves", queue->worker->device.name);
     queue->still_looks = 0;
 }
 
 void queue_note_progress(struct queue *queue)
 {
     note_moves(queue);
-    queue->vain_deaths = 0;
 }
 
 static void tell_still(struct queue *queue, double seconds)
@@ -80,7 +72,7 @@ static void tell_still(struct queue *queue, double seconds)
 static enum worker_verdict judge_device(struct queue *queue)
 {
     double seconds = ++queue->still_looks * (WORKER_LOOK_MS / 1000.0);
-    double allowed = patience(queue) * MAX(QUEUE_STILL_SECONDS, queue->job_seconds);
+    double allowed = worker_patience(queue->worker) * MAX(QUEUE_STILL_SECONDS, queue->job_seconds);
 
     if (!queue->is_still_told && seconds >= QUEUE_STILL_TOLD)
         tell_still(queue, seconds);

@@ -167,7 +167,6 @@ void queue_worker_died(struct queue *queue, uint64_t taken)
     struct list stopped, again, lost;
 
     queue->watched = 0;
-    queue->vain_deaths++;
     queue->still_looks = 0;
     list_init(&stopped);
     list_init(&again);

@@ -172,6 +172,7 @@ static void died(struct worker_process *worker, int64_t status, int signal_numbe
     worker_outputs_clear(worker);
     worker_memories_forget(worker);
 
+    worker->vain_deaths++;
     if (worker->state != WORKER_QUITTING) {
         bool is_failed_start = taken == 0 && clock_now_ns() - worker->started_ns < 10000000000u;
 
@@ -251,6 +252,7 @@ static void attend(struct worker_process *worker)
 {
     worker->state = WORKER_STARTING;
     worker->is_lost = worker->has_completed = false;
+    worker->kernel_looks = 0;
     worker->verdict = WORKER_IS_WELL;
     worker->lost = FAULT_NONE;
     worker->started_ns = clock_now_ns();

@@ -32,12 +32,14 @@
  * While it maps, loads or computes: a mapping of 64 GiB takes 3 s and is no hang; and before its
  * first command has ended, since the driver's first calls may wait for a device that others have.
  * In the kernel: NVIDIA's driver has a lock for all processes of the machine, which others may keep
- * for long, and who waits for it cannot be ended before either. */
+ * for long, and who waits for it cannot be ended before either. Looks that found the worker there
+ * count for no other bound. */
 #define WORKER_BEATS_MISSED         6
 #define WORKER_BEATS_MISSED_MAPPING 100
 #define WORKER_BEATS_MISSED_KERNEL  600
 #define WORKER_BEATS_MISSED_CPU     200 /* the CPU's shares the processors with everybody */
 #define WORKER_FILL_BYTES           (16ull << 20) /* per look: a CPU worker fills a GiB in 0.3 s */
+#define WORKER_DOUBLINGS            3             /* worker_patience() */
 #define WORKER_START_S              60 /* from spawn to hello: CUDA's start on a large machine takes 10 */
 #define WORKER_DYING_S              5 /* from "the device is lost" to SIGKILL; reaping takes 1.5 */
 #define WORKER_PARK_MS              1000 /* idle for so long, it is stopped: worker_park.c */
@@ -170,6 +172,7 @@ struct worker_process {
     uint64_t answers_expected; /* LINK_MAPPED and LINK_LOADED under way */
     uint64_t loads_expected;   /* of those, LINK_LOADED */
     bool has_completed;        /* a command of this process */
+    uint32_t vain_deaths;      /* of workers in a row, since when nothing completed */
     enum worker_verdict verdict;
     bool is_lost; /* said so, or broke the protocol: `lost` is logged */
     struct fault lost;
@@ -178,6 +181,7 @@ struct worker_process {
     bool may_spin, is_asleep;
     uint64_t heartbeat; /* as the watchdog saw it last */
     uint32_t beats_missed, dying_looks, idle_looks;
+    uint32_t kernel_looks; /* of beats_missed, those that found it waiting in the kernel */
     bool is_parked;
     uint64_t active_ns, started_ns; /* last event; last spawn */
 
@@ -204,6 +208,10 @@ bool worker_is_covered(const struct worker_process *worker);
 /* "ready", or "parked" for a ready one that is stopped; and so on. */
 const char *worker_state_name(const struct worker_process *worker);
 const char *worker_spare_name(const struct worker_process *worker);
+/* How many times as long as at first it is waited for: twice with each worker that died in vain
+ * after the first, up to 2^WORKER_DOUBLINGS, until something completes. What makes a machine slow
+ * does not end with a worker, and the next one has to start first. */
+uint32_t worker_patience(const struct worker_process *worker);
 
 /* --- memory ---------------------------------------------------------------------------------- */
 

@@ -28,6 +28,7 @@ bool worker_pump_drain(struct worker_process *worker)
     }
     if (is_any) {
         worker->has_completed = true;
+        worker->vain_deaths = 0;
         worker->active_ns = clock_now_ns();
         recovery_reach(&worker->recovery, RECOVERY_ANSWERED, worker->active_ns);
     }

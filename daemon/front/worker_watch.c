@@ -42,23 +42,33 @@ static char process_state(const struct worker_process *worker)
     return state;
 }
 
-/* A driver call that maps or loads may sleep for long, and so may the first ones of a process. One
- * that copies gigabytes from memory that could not be registered computes, at a processor's speed.
- * Who was stopped does neither. */
-static uint32_t looks_at_work(const struct worker_process *worker)
+uint32_t worker_patience(const struct worker_process *worker)
+{
+    uint32_t doublings = MAX(worker->vain_deaths, 1u) - 1;
+
+    return 1u << MIN(doublings, WORKER_DOUBLINGS);
+}
+
+/* A driver call that maps or loads may sleep for long, and so may the first ones of a process, and
+ * any while others keep the driver's lock. One that copies gigabytes from memory that could not be
+ * registered computes, at a processor's speed. Who was stopped does neither. */
+static uint32_t looks_at_work(struct worker_process *worker)
 {
     bool may_sleep = worker->answers_expected > 0 || !worker->has_completed;
     char state = process_state(worker);
+    uint32_t looks = WORKER_BEATS_MISSED;
 
+    worker->kernel_looks += state == 'D';
     if (state == 'D')
         return WORKER_BEATS_MISSED_KERNEL;
-    return state == 'R' || (may_sleep && state != 'T') ? WORKER_BEATS_MISSED_MAPPING
-                                                       : WORKER_BEATS_MISSED;
+    if (state == 'R' || (state != 'T' && (may_sleep || worker->kernel_looks > 0)))
+        looks = WORKER_BEATS_MISSED_MAPPING * worker_patience(worker);
+    return MIN(looks + worker->kernel_looks, WORKER_BEATS_MISSED_KERNEL);
 }
 
 /* Looks without a heartbeat that it may need. The CPU worker shares the processors with everybody,
  * and fills the memory that it maps. */
-static uint32_t looks_allowed(const struct worker_process *worker)
+static uint32_t looks_allowed(struct worker_process *worker)
 {
     uint64_t looks = WORKER_BEATS_MISSED;
 
@@ -77,6 +87,8 @@ static bool heart_stopped(struct worker_process *worker)
     bool has_beaten = heartbeat != steal(worker->heartbeat, heartbeat);
 
     worker->beats_missed = has_beaten || is_computing(worker) ? 0 : worker->beats_missed + 1;
+    if (worker->beats_missed == 0)
+        worker->kernel_looks = 0;
     return worker->beats_missed >= looks_allowed(worker);
 }
 
@@ -96,11 +108,10 @@ static void look_at_dying(struct worker_process *worker)
  * doing. */
 static bool was_still(const struct worker_process *worker)
 {
-    uint32_t least =
-        worker->has_completed ? WORKER_BEATS_MISSED_KERNEL : WORKER_BEATS_MISSED_MAPPING;
+    uint32_t looks = worker->has_completed ? worker->kernel_looks : worker->beats_missed;
 
     return worker->device.kind == LINK_DEVICE_CUDA && worker->in_flight > 0 &&
-           worker->beats_missed >= least;
+           looks >= WORKER_BEATS_MISSED_MAPPING;
 }
 
 static void look_at_working(struct worker_process *worker)

@@ -121,6 +121,7 @@ static inline void complete_after(uint64_t number, double seconds)
     cr_assert_eq(link_complete(&taker, &done), 0);
     cr_assert(link_complete_next(&worker.link, &seen));
     worker.in_flight--;
+    worker.vain_deaths = 0;
     queue_completed(&queue, &seen);
 }
 
@@ -135,6 +136,7 @@ static inline void die(void)
     uint64_t commands_taken = link_commands_taken(&worker.link);
 
     worker.state = WORKER_DOWN;
+    worker.vain_deaths++;
     queue_worker_died(&queue, commands_taken);
     link_deinit(&taker);
     link_deinit(&worker.link);

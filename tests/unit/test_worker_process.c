@@ -280,8 +280,21 @@ Test(worker_process, with_a_hello_just_in_time_is_not_killed)
 
 /* --- a heart that stands still ---------------------------------------------------------------- */
 
-/* A process in this state of /proc's, and perhaps another one in its group; only its state is
- * looked at. */
+/* As long in the kernel as out of it, again and again: its parent waits there for a vfork()ed
+ * child. */
+static void be_in_the_kernel_now_and_then(void)
+{
+    for (;;) {
+        if (vfork() == 0) {
+            (void)usleep(20000);
+            _exit(0);
+        }
+        (void)usleep(20000);
+    }
+}
+
+/* A process in this state of /proc's, d being now D and now S, and perhaps another one in its
+ * group; only its state is looked at. */
 static pid_t process_in_state(char state)
 {
     pid_t child = fork();
@@ -294,6 +307,8 @@ static pid_t process_in_state(char state)
     (void)setpgid(0, 0);
     if (state == 'T')
         (void)raise(SIGSTOP);
+    if (state == 'd')
+        be_in_the_kernel_now_and_then();
     if (state != 'D' || vfork() == 0) /* its parent waits in the kernel */
         for (;;)
             (void)pause();
@@ -339,6 +354,20 @@ Test(worker_process, that_sleeps_before_its_first_command_ended_is_waited_for)
 Test(worker_process, that_waits_in_the_kernel_is_waited_for_longest)
 {
     cr_expect_eq(looks_until_killed('D', true), WORKER_BEATS_MISSED_KERNEL);
+}
+
+/* One look that finds it out of the kernel is not a hang. */
+Test(worker_process, time_in_the_kernel_counts_for_no_other_bound)
+{
+    cr_expect_gt(looks_until_killed('d', false), WORKER_BEATS_MISSED_MAPPING);
+}
+
+/* On a machine that is so slow that none comes to its first answer, one will. */
+Test(worker_process, that_starts_where_others_died_in_vain_is_waited_for_longer)
+{
+    worker.vain_deaths = 3;
+    cr_expect_eq(looks_until_killed('S', false), 4 * WORKER_BEATS_MISSED_MAPPING);
+    cr_expect_eq(worker.vain_deaths, 4);
 }
 
 /* --- one that stands by ---------------------------------------------------------------------- */
