@@ -9,10 +9,12 @@
 #include "power.h"
 
 #define PROCESSES_MAX  64
-#define SETTLE_SECONDS 3.0 /* after the last product: spinning and parking have an end */
+#define SETTLE_SECONDS 3.0  /* after the last product: spinning and parking have an end */
+#define PARKED_SECONDS 30.0 /* then compile children are gone, which rest for 10 s */
 #define CLIENTS        8
 #define OPTIONS        "socket seconds settle"
 
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -44,6 +46,26 @@ static size_t processes_of(pid_t front, pid_t worker, struct process processes[P
     for (size_t i = 0; i < children; i++)
         processes[count++] = (struct process){.pid = pids[i], .role = role_of(pids[i], worker)};
     return count;
+}
+
+/* Workers are parked by then; what compiled for the products above has still to go, and its end
+ * wakes the front. */
+static void await_parked(pid_t front, pid_t worker, double settle)
+{
+    struct process processes[PROCESSES_MAX];
+    double end = bench_now() + PARKED_SECONDS;
+    bool is_any = true;
+
+    sleep_seconds(settle);
+    while (is_any && bench_now() < end) {
+        size_t count = processes_of(front, worker, processes);
+
+        is_any = false;
+        for (size_t i = 0; i < count; i++)
+            is_any |= strcmp(processes[i].role, "compile") == 0;
+        if (is_any)
+            sleep_seconds(0.1);
+    }
 }
 
 static unsigned long watch(struct process *processes, size_t count, double seconds)
@@ -117,7 +139,7 @@ int bench_idle(int argc, char **argv)
     if (r || front <= 0)
         return 1;
 
-    sleep_seconds(bench_option_number(argc, argv, "--settle", SETTLE_SECONDS));
+    await_parked(front, worker, bench_option_number(argc, argv, "--settle", SETTLE_SECONDS));
     size_t count = processes_of(front, worker, processes);
     unsigned long switches = watch(processes, count, seconds);
     printf("measurement,seconds,processes,switches,front_rss_mib,clients,device_mib_per_client\n");

@@ -21,7 +21,7 @@ const struct service_command service_commands[PART_COUNT] = {
                       "compile --count 1 --configurations 1", false, false},
     [PART_FAULT] = {"fault", 60, "fault --repeat 5 --hung 1 --inject 2 --endless 0",
                     "fault --repeat 2 --hung 0 --inject 1 --endless 0 --size 64", true, false},
-    [PART_IDLE] = {"idle", 25, "idle --seconds 10", "idle --seconds 1 --settle 1", true, false},
+    [PART_IDLE] = {"idle", 50, "idle --seconds 10", "idle --seconds 1 --settle 1", true, false},
     [PART_FAIR] = {"fair", 45, "fair --seconds 10 --solo 1.5",
                    "fair --seconds 0.4 --solo 0.2 --small 32x32x32 --large 128x128x200 --single "
                    "32x32x32 --flood 128x128x200",
