@@ -23,7 +23,7 @@ TOOLS = ["memcheck", "synccheck", "racecheck"]
 CLASSES = [
     ("mma, int8", "sm90a.int8.int32.nt.64x64x128.s3.c1x1.mma.v16", "100x64x896", []),
     ("mma, fp64", "sm90a.fp64.fp64.nt.64x64x16.s3.c1x1.mma.v16", "100x64x112", []),
-    ("mma, elements", "sm90a.bf16.bf16.nt.64x64x32.s2.c1x1.mma.element", "70x65x163", []),
+    ("mma, elements", "sm90a.bf16.bf16.nt.128x128x32.s2.c1x1.mma.element", "140x129x163", []),
     ("simt", "sm90a.fp32.fp32.nt.64x64x32.s3.c1x1.simt.v16", "100x64x224", []),
     ("tiled", "sm90a.bf16.bf16.nt.128x256x64.s1.c1x1.tiled.tma", "200x256x192", []),
     ("tma", "sm90a.bf16.bf16.nt.128x256x64.s1.c1x1.tma.tma", "200x256x192", []),

@@ -24,7 +24,8 @@ enum test_fault {
 
 const char *test_fault_name(enum test_fault fault);
 /* The kernel files of this build in a directory that exists, each product of theirs with a faulty
- * alpha being a fault. False: they are not what they were, or cannot be written. */
+ * alpha being a fault; but DOT's, which takes its jobs without a feed. False: they are not what
+ * they were, or cannot be written. */
 bool faulty_kernels_write(const char *directory);
 /* For the environment of a daemon on the CPU: its BLAS, and a sanitizer that lets it die. */
 void faulty_blas_choose(void);
