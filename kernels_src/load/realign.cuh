@@ -226,13 +226,14 @@ struct realigner_walk {
         k_tiles = span.count;
     }
 
-    /* To a unit that has K tiles left; false when there is none. */
+    /* To a unit that has K tiles left; false when there is none, also when asked again: take() does
+     * not know that it said so. */
     DEVICE bool find()
     {
         raster::place unit;
 
         while (k_tiles == 0) {
-            if (!work.take(unit))
+            if (work.index >= work.job_count || !work.take(unit))
                 return false;
             open(unit);
         }

@@ -213,6 +213,7 @@ emulate_slices(const struct run *run, const struct emulation *emulation, int lat
     feed.job_count = 1;
     feed.jobs[0].first_tile = 3;
     feed.jobs[0].tile_count = 0;
+    (void)memset(&feed.jobs[1], 0x6d, sizeof(feed.jobs[1])); /* there is none */
     launch(run, emulation, &feed, late, backwards);
 }
 
