@@ -69,10 +69,11 @@ static bool strides_fit(const struct problem *problem)
     return true;
 }
 
-/* A tile may begin within the extent and end beyond it: a margin of one largest tile. */
+/* A tile may begin within the extent and end beyond it, and a walk over every so many K tiles ends
+ * beyond it by as many: a margin of the largest tile times the most splits. */
 bool plan_hopper_can(const struct problem *problem)
 {
-    int64_t most = EXTENT_MAX - 1024;
+    int64_t most = EXTENT_MAX - (1 << 16);
     double smallest_tiles = divide_up(problem->m, 64) * divide_up(problem->n, 64);
 
     return problem->m < most && problem->n < most && problem->k < most && problem->batch < most &&
