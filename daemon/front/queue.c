@@ -27,7 +27,7 @@ void queue_deinit(struct queue *queue)
 
 bool queue_has_started(const struct job *job)
 {
-    return job->in_flight > 0 || job->tiles_done > 0 || job->is_suspect;
+    return job->in_flight > 0 || job->tiles_done > 0 || job->is_suspect || job->still_deaths > 0;
 }
 
 /* --- ready ----------------------------------------------------------------------------------- */
@@ -190,6 +190,13 @@ static struct job *next_job(struct queue *queue)
     return next_in_turn(queue);
 }
 
+/* Commands pass one that takes long, and are done before it; their places are free only with its
+ * own, since it is the oldest. */
+static bool has_place(const struct queue *queue)
+{
+    return queue->commands_sent - queue->commands_done < LINK_COMMANDS;
+}
+
 static void record(struct queue *queue, struct job *job, uint64_t link_index)
 {
     struct queue_command *command = command_at(queue, queue->commands_sent);
@@ -255,7 +262,7 @@ void queue_advance(struct queue *queue)
     if (queue->is_advancing)
         return;
     queue->is_advancing = true;
-    while (worker_room(queue->worker) > 0 && (job = next_job(queue))) {
+    while (worker_room(queue->worker) > 0 && has_place(queue) && (job = next_job(queue))) {
         struct fault fault;
 
         /* A worker that was replaced may have lost memory or refused a kernel since. */

@@ -371,6 +371,31 @@ Test(queue_fair, a_long_job_of_one_track_does_not_keep_another_track_waiting)
     complete(small);
 }
 
+/* The record of what was sent has a place for each command since the oldest that is not done. */
+Test(queue_fair, no_more_commands_pass_a_long_one_than_are_recorded)
+{
+    uint64_t streamed = submit(&session_a, in_track(GEMMD_TRACK_STREAM, 1, 0, 1, 1.0));
+    unsigned passed = 0;
+    uint64_t number;
+
+    cr_assert_eq(take(), streamed);
+    for (unsigned i = 0; i < 2 * LINK_COMMANDS; i++) {
+        (void)submit(&session_b, in_track(GEMMD_TRACK_MAIN, 2, 2, 3, 1e-6));
+        while ((number = take())) {
+            complete(number);
+            passed++;
+        }
+    }
+    cr_expect_eq(passed, LINK_COMMANDS - 1);
+    complete(streamed);
+    cr_expect_eq(status_of(streamed), STATUS_OK);
+    while ((number = take())) {
+        complete(number);
+        passed++;
+    }
+    cr_expect_eq(passed, 2 * LINK_COMMANDS);
+}
+
 Test(queue_fair, who_waits_for_a_track_does_not_keep_others_from_theirs)
 {
     uint64_t numbers[3], small;
