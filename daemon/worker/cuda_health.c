@@ -132,8 +132,7 @@ static int ask_for_answers(struct cuda_health *health, uint64_t since_ns, uint64
 
         if (!has_beaten(health, i))
             continue;
-        if (has_begun(health) && steal(beat->seen, beat->sent) != beat->sent)
-            health->answers++;
+        health->answers += steal(beat->seen, beat->sent) != beat->sent && has_begun(health);
         r = send_beat(health, i);
     }
     return r < 0 ? error_trace(r) : 0;

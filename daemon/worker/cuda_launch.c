@@ -328,6 +328,23 @@ static int prepare(const struct cuda_launch_target *target,
     return r;
 }
 
+/* Of a kernel that says nothing to the next one, which begins when all CTAs have left. That these
+ * wrote is sure to be seen only by who waits (griddepcontrol.wait), so what reads it does. */
+static int launch_whole(const struct cuda_launch_target *target,
+                        const struct cuda_kernel *kernel,
+                        const struct gemmd_feed *feed,
+                        struct fault *ret_fault)
+{
+    int r = launch_feed(target, kernel, feed, ret_fault);
+
+    if (r)
+        return r;
+    target->running->count = 0;
+    for (uint32_t i = 0; i < feed->job_count; i++)
+        target->running->written[target->running->count++] = access_of_output(&feed->jobs[i]);
+    return 0;
+}
+
 int cuda_launch(const struct cuda_launch_target *target,
                 const struct cuda_kernel *kernel,
                 const struct gemmd_feed *feed,
@@ -336,13 +353,8 @@ int cuda_launch(const struct cuda_launch_target *target,
     struct gemmd_feed own = {.job_count = feed->job_count, .jobs[0] = feed->jobs[0]};
     int r;
 
-    /* The next launch waits for these kernels' end, whatever it reads. */
-    if (!kernel->begins_early) {
-        r = launch_feed(target, kernel, feed, ret_fault);
-        if (!r)
-            target->running->count = 0;
-        return r;
-    }
+    if (!kernel->begins_early)
+        return launch_whole(target, kernel, feed, ret_fault);
 
     assert(feed->job_count == 1); /* scratch and workspace are for one job at a time */
     r = prepare(target, kernel, &own.jobs[0], ret_fault);

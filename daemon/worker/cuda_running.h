@@ -6,7 +6,9 @@
 
 #include "access.h"
 
-#define CUDA_RUNNING_MAX 8 /* each is compared with what a launch reads */
+/* Each is compared with what a launch reads; as many as a launch has jobs (GEMMD_FEED_JOBS), and
+ * more. */
+#define CUDA_RUNNING_MAX 8
 
 struct cuda_running {
     size_t count;
