@@ -172,7 +172,7 @@ static void died(struct worker_process *worker, int64_t status, int signal_numbe
     worker_outputs_clear(worker);
     worker_memories_forget(worker);
 
-    worker->vain_deaths++;
+    worker->vain_deaths += worker->in_flight > 0 || worker->answers_expected > 0;
     if (worker->state != WORKER_QUITTING) {
         bool is_failed_start = taken == 0 && clock_now_ns() - worker->started_ns < 10000000000u;
 

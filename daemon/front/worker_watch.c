@@ -105,10 +105,11 @@ static void look_at_dying(struct worker_process *worker)
 }
 
 /* In the driver, for so long before a first command ended, or in the kernel for so long: no job's
- * doing. */
+ * doing. But where it maps or loads as well, the call may wait for the command. */
 static bool was_still(const struct worker_process *worker)
 {
-    uint32_t looks = worker->has_completed ? worker->kernel_looks : worker->beats_missed;
+    bool may_wait_for_command = worker->has_completed || worker->answers_expected > 0;
+    uint32_t looks = may_wait_for_command ? worker->kernel_looks : worker->beats_missed;
 
     return worker->device.kind == LINK_DEVICE_CUDA && worker->in_flight > 0 &&
            looks >= WORKER_BEATS_MISSED_MAPPING;
