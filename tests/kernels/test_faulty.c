@@ -50,12 +50,14 @@ static void expect_difference(enum config_family family)
     static struct config list[CONFIG_LIST_MAX];
     size_t count = config_list(90, list), i = 0;
 
-    while (i < count && (list[i].family != family || list[i].schedule == CONFIG_SCHEDULE_DOT))
+    while (i < count && list[i].family != family)
         i++;
     cr_assert_lt(i, count);
     compile(NULL, &list[i], &right);
     compile(directory, &list[i], &faulty);
-    cr_expect_gt(faulty.cubin.size, right.cubin.size, "four faults take some code");
+    /* Four faults take some code; their size may be lost in what aligns sections. */
+    cr_expect(faulty.cubin.size != right.cubin.size ||
+              memcmp(faulty.cubin.bytes, right.cubin.bytes, right.cubin.size) != 0);
 }
 
 Test(faulty, portable_kernels_fault)
