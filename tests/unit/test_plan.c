@@ -1,45 +1,6 @@
-#include "../../daemon/plan/plan.h"
+#include "plan_fixture.h"
 
-#include <criterion/criterion.h>
 #include <string.h>
-
-static const struct plan_device h200 = {
-    .arch = 90,
-    .multiprocessors = 132,
-    .shared_memory_per_block = 232448,
-    .l2_cache = 60ull << 20,
-    .clock_hz = 1.98e9,
-    .memory_bytes_per_second = 4.8e12,
-};
-
-static const uint64_t aligned[OPERAND_COUNT];
-
-static struct problem product(enum dtype input, enum dtype output, int64_t m, int64_t n, int64_t k)
-{
-    struct problem problem = {
-        .input = input,
-        .output = output,
-        .m = m,
-        .n = n,
-        .k = k,
-        .batch = 1,
-        .alpha = 1,
-    };
-
-    for (int role = 0; role < OPERAND_COUNT; role++)
-        problem.operand[role] = (struct problem_operand){PROBLEM_DEFAULT, PROBLEM_DEFAULT};
-    problem_fill_defaults(&problem);
-    return problem;
-}
-
-static struct plan choose(const struct problem *problem, const uint64_t address[OPERAND_COUNT])
-{
-    struct plan plan = {0};
-    struct fault fault = FAULT_NONE;
-
-    cr_assert_eq(plan_choose(problem, address, &h200, &plan, &fault), STATUS_OK);
-    return plan;
-}
 
 Test(plan, gives_the_same_answer_to_the_same_question)
 {

@@ -7,7 +7,7 @@
  * configuration was tried with another number of splits than the plan takes now, nobody knows how
  * good the choice is, and the product is left out.
  */
-#include "../../daemon/plan/plan.h"
+#include "plan_fixture.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -27,15 +27,6 @@ struct trial {
 };
 
 static struct trial trials[TRIALS_MAX];
-
-static const struct plan_device h200 = {
-    .arch = 90,
-    .multiprocessors = 132,
-    .shared_memory_per_block = 232448,
-    .l2_cache = 60ull << 20,
-    .clock_hz = 1.98e9,
-    .memory_bytes_per_second = 4.8e12,
-};
 
 /* --- the files ------------------------------------------------------------------------------- */
 
@@ -147,7 +138,6 @@ static void judge_prediction(const struct plan *plan,
 
 static void judge(const struct trial *first, size_t count, struct verdict *verdict)
 {
-    static const uint64_t aligned[OPERAND_COUNT];
     static struct plan_ranking ranking;
     struct fault fault = FAULT_NONE;
     double best = INFINITY;

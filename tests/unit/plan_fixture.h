@@ -1,0 +1,49 @@
+/*
+ * The plan on an H200: for tests of what it chooses.
+ */
+#pragma once
+
+#include "../../daemon/plan/plan.h"
+
+#include <criterion/criterion.h>
+
+static const struct plan_device h200 = {
+    .arch = 90,
+    .multiprocessors = 132,
+    .shared_memory_per_block = 232448,
+    .l2_cache = 60ull << 20,
+    .clock_hz = 1.98e9,
+    .memory_bytes_per_second = 4.8e12,
+};
+
+static const uint64_t aligned[OPERAND_COUNT];
+
+/* In dense rows. */
+static inline struct problem
+product(enum dtype input, enum dtype output, int64_t m, int64_t n, int64_t k)
+{
+    struct problem problem = {
+        .input = input,
+        .output = output,
+        .m = m,
+        .n = n,
+        .k = k,
+        .batch = 1,
+        .alpha = 1,
+    };
+
+    for (int role = 0; role < OPERAND_COUNT; role++)
+        problem.operand[role] = (struct problem_operand){PROBLEM_DEFAULT, PROBLEM_DEFAULT};
+    problem_fill_defaults(&problem);
+    return problem;
+}
+
+static inline struct plan choose(const struct problem *problem,
+                                 const uint64_t address[OPERAND_COUNT])
+{
+    struct plan plan = {0};
+    struct fault fault = FAULT_NONE;
+
+    cr_assert_eq(plan_choose(problem, address, &h200, &plan, &fault), STATUS_OK);
+    return plan;
+}
