@@ -22,6 +22,10 @@ import gemmd
 DEVICE = os.environ.get("GEMMD_TEST_DEVICE") or "cpu"
 DAEMON = os.environ.get("GEMMD_TEST_DAEMON") or os.environ["GEMMD_BUILT_DAEMON"]
 
+# AddressSanitizer's allocator, unlike the C library's, does not release what other threads had locked
+# at a fork (GCC 12; LLVM does since 18): a child of a process with threads can hang in any free().
+MALLOC_SURVIVES_FORK = "libasan" not in os.environ.get("LD_PRELOAD", "")
+
 
 def _daemon_environment() -> dict[str, str]:
     """Without what Python needs for a sanitized library, and with the leak check it had to lose."""
