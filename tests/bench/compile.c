@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define OPTIONS "arch count configurations all? kernels cpu?"
+
 struct setting {
     struct nvrtc *nvrtc;
     struct sources sources;
@@ -128,14 +130,27 @@ static void remove_directory(const char *path)
 int bench_compile(int argc, char **argv)
 {
     static struct config configs[CONFIG_LIST_MAX];
+    if (!bench_options_are_known(argc, argv, OPTIONS))
+        return EXIT_USAGE;
     struct setting s = {.directory = "/tmp/gemmd-bench-XXXXXX",
                         .counts_cpu = bench_flag(argc, argv, "--cpu"),
                         .count = (size_t)bench_option_number(argc, argv, "--count", 5)};
-    size_t n = config_list((uint32_t)bench_option_number(argc, argv, "--arch", 90), configs);
+    uint32_t arch = (uint32_t)bench_option_number(argc, argv, "--arch", 90);
+    size_t n = config_list(arch, configs);
     struct fault fault = FAULT_NONE;
     double start = bench_now();
-    if (n == 0 || s.count == 0 || !mkdtemp(s.directory))
+    if (n == 0 || s.count == 0) {
+        fprintf(
+            stderr,
+            "gemmd-bench: --arch %u --count %zu: an architecture that has kernels is wanted, and "
+            "one compile or more\n",
+            arch, s.count);
         return EXIT_USAGE;
+    }
+    if (!mkdtemp(s.directory)) {
+        perror("gemmd-bench: a directory in /tmp");
+        return 1;
+    }
     int r = nvrtc_new(&s.nvrtc, &fault);
     if (r || sources_open(&s.sources, bench_option(argc, argv, "--kernels", NULL))) {
         fprintf(stderr, "gemmd-bench: %s\n", r ? fault.message : "no kernel files");

@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+#define OPTIONS "socket size count warmup"
+
 struct setting {
     gemmd *connection;
     int64_t size;
@@ -106,6 +108,8 @@ static void print(const struct setting *s, struct samples *samples)
 
 int bench_latency(int argc, char **argv)
 {
+    if (!bench_options_are_known(argc, argv, OPTIONS))
+        return EXIT_USAGE;
     struct setting s = {.size = (int64_t)bench_option_number(argc, argv, "--size", 256),
                         .warmup = bench_option_number(argc, argv, "--warmup", 1)};
     struct samples samples[COLUMNS];

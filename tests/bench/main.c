@@ -89,7 +89,8 @@ static const struct bench_command commands[] = {
 
 static int usage(FILE *to, int status)
 {
-    fprintf(to, "usage: gemmd-bench COMMAND [OPTION...]\n\n");
+    fprintf(to, "usage: gemmd-bench COMMAND [OPTION...]\n"
+                "       gemmd-bench COMMAND --help\n\n");
     for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
         fprintf(to, "  %s %s\n", commands[i].name, commands[i].help);
     return status;
@@ -123,6 +124,10 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "--help") == 0)
         return usage(stdout, 0);
     const struct bench_command *command = find(commands, ARRAY_SIZE(commands), argv[1]);
+    if (command && argc == 3 && strcmp(argv[2], "--help") == 0) {
+        printf("usage: gemmd-bench %s %s\n", command->name, command->help);
+        return 0;
+    }
     if (!command)
         command = find(members, ARRAY_SIZE(members), argv[1]);
     if (command)
