@@ -50,7 +50,16 @@ static gemmd_status map(gemmd_buffer *buffer, int fd)
     return GEMMD_OK;
 }
 
-static gemmd_status fill(gemmd_buffer *buffer, const struct call *call, int own_fd)
+/* Who asked for so many mapped bytes writes them. What is opened by name is as it is. */
+static bool is_as_asked(const struct request_buffer *asked, const struct reply_buffer *reply)
+{
+    return reply->kind != 0 && (asked->kind == 0 || reply->kind == asked->kind) &&
+           (asked->size == 0 || reply->size == asked->size) &&
+           (!asked->writable || reply->writable);
+}
+
+static gemmd_status
+fill(gemmd_buffer *buffer, const struct request_buffer *asked, const struct call *call, int own_fd)
 {
     struct reply_buffer reply;
     int fd = call->fd >= 0 ? call->fd : own_fd;
@@ -58,6 +67,8 @@ static gemmd_status fill(gemmd_buffer *buffer, const struct call *call, int own_
     if (reply_decode_buffer(&call->reply, &reply))
         return call_malformed(buffer->connection, call);
     buffer->id = reply.id;
+    if (!is_as_asked(asked, &reply))
+        return call_malformed(buffer->connection, call);
     buffer->size = reply.size;
     buffer->memory = (enum gemmd_memory)reply.kind;
     buffer->is_writable = reply.writable;
@@ -91,7 +102,7 @@ buffer_obtain(gemmd *connection, const struct request *request, int own_fd, gemm
     status = call_perform(connection, request, own_fd, &call);
     if (status != GEMMD_OK)
         return status;
-    status = fill(buffer, call, own_fd);
+    status = fill(buffer, &request->body.buffer, call, own_fd);
     (void)call_free(connection, call);
     if (status != GEMMD_OK) {
         error = connection->error;

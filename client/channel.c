@@ -107,6 +107,11 @@ static int lost(struct channel *channel, const char *reason)
     return CHANNEL_E_LOST;
 }
 
+static int excess(struct channel *channel)
+{
+    return lost(channel, "the daemon sent more descriptors than its frames announce");
+}
+
 /* 0 and the header of the frame at `begin`, CHANNEL_E_AGAIN while it is incomplete. */
 static int peek_header(struct channel *channel, struct frame_header *ret_header)
 {
@@ -165,7 +170,7 @@ static int take_descriptors(struct channel *channel, struct msghdr *message)
     }
     if (message->msg_flags & MSG_CTRUNC)
         return lost(channel, "descriptors of a reply were lost (limit of open files reached?)");
-    return fits ? 0 : lost(channel, "the daemon sent more descriptors than its frames announce");
+    return fits ? 0 : excess(channel);
 }
 
 int channel_receive(struct channel *channel)
@@ -202,11 +207,14 @@ int channel_next(struct channel *channel, struct channel_frame *ret_frame)
     struct frame_header header;
     int r;
 
+    /* What was announced is taken; the next frame's would be taken for another's. */
+    if (channel->begin == channel->end && channel->n_fds > 0)
+        return excess(channel);
     r = peek_header(channel, &header);
     if (r)
         return r;
     if (channel->end - channel->begin < FRAME_HEADER_SIZE + (size_t)header.length)
-        return CHANNEL_E_AGAIN;
+        return header.n_fds < channel->n_fds ? excess(channel) : CHANNEL_E_AGAIN;
     if (header.n_fds > channel->n_fds)
         return lost(channel, "a reply came without its descriptors");
 

@@ -232,7 +232,9 @@ gemmd_status gemmd_buffer_freeze(gemmd_buffer *buffer)
     if (!buffer)
         return GEMMD_INVALID_ARGUMENT;
     request.body.buffer.id = buffer->id;
-    status = settle(buffer->connection, buffer, /* for_writing= */ false);
+    status = connection_check(buffer->connection);
+    if (status == GEMMD_OK)
+        status = settle(buffer->connection, buffer, /* for_writing= */ false);
     if (status == GEMMD_OK)
         status = call_perform(buffer->connection, &request, -1, &call);
     if (status != GEMMD_OK)

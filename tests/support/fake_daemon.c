@@ -89,7 +89,11 @@ static void answer_buffer(struct fake_daemon *daemon, uint32_t id, const struct 
     struct message message = MESSAGE_NULL;
 
     if (daemon->options.misdeed == FAKE_LIES_ABOUT_THE_SIZE)
-        reply.size *= 2;
+        must(ftruncate(buffer->fd, (off_t)buffer->size / 2) == 0, "ftruncate");
+    if (daemon->options.misdeed == FAKE_CUTS_THE_BUFFER)
+        reply.size /= 2;
+    if (daemon->options.misdeed == FAKE_CONFUSES_THE_KIND)
+        reply.kind = BUFFER_DEVICE;
     must(reply_encode_buffer(id, &reply, passes, &message) == 0, "encode");
     send_and_drop(daemon, &message, passes ? buffer->fd : -1);
 }
@@ -235,11 +239,12 @@ static void answer_product(struct fake_daemon *daemon, uint32_t id, const void *
         .data = d,
         .size = size,
     };
+    bool slips = daemon->options.misdeed == FAKE_SLIPS_IN_A_DESCRIPTOR;
     struct message message = MESSAGE_NULL;
 
     must(reply_encode_gemm(id, &reply, &message) == 0, "encode");
     if (daemon->options.hold <= 1) {
-        send_and_drop(daemon, &message, -1);
+        send_and_drop(daemon, &message, slips ? daemon->listen_fd : -1);
         return;
     }
     must(daemon->n_held < FAKE_HELD_MAX, "too many answers held");

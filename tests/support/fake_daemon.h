@@ -27,6 +27,10 @@ enum fake_misdeed {
     /* with a host buffer: */
     FAKE_FORGETS_THE_DESCRIPTOR,
     FAKE_LIES_ABOUT_THE_SIZE, /* the file is shorter than the buffer */
+    FAKE_CUTS_THE_BUFFER,     /* shorter than what was asked for */
+    FAKE_CONFUSES_THE_KIND,   /* says that it is device memory */
+    /* with a product's answer: */
+    FAKE_SLIPS_IN_A_DESCRIPTOR, /* that its frame does not announce */
 };
 
 struct fake_options {

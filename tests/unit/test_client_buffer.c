@@ -197,6 +197,22 @@ Test(client_buffer, maps_nothing_longer_than_its_file)
     disconnect();
 }
 
+Test(client_buffer, takes_no_other_memory_than_it_asked_for)
+{
+    static const enum fake_misdeed misdeeds[] = {FAKE_CUTS_THE_BUFFER, FAKE_CONFUSES_THE_KIND};
+
+    for (size_t i = 0; i < ARRAY_SIZE(misdeeds); i++) {
+        gemmd_buffer *buffer;
+
+        connect_to(&(struct fake_options){.misdeed = misdeeds[i]});
+        cr_assert_eq(gemmd_buffer_create(connection, GEMMD_HOST, 4096, NULL, 0, &buffer),
+                     GEMMD_PROTOCOL);
+        cr_assert_null(buffer);
+        cr_assert_eq(atomic_load(&fake.requests[METHOD_BUFFER_FREE]), 1, "given back");
+        disconnect();
+    }
+}
+
 Test(client_buffer, minds_a_missing_descriptor)
 {
     gemmd_buffer *buffer;

@@ -27,6 +27,8 @@ static int use_everything(void)
 {
     gemmd_product product = tiny();
     gemmd_info info = {.size = sizeof(info)};
+    gemmd_export exported = {.size = sizeof(exported)};
+    gemmd_import import = GEMMD_IMPORT_INIT;
     gemmd_buffer *buffer;
     gemmd_job job;
     bool done;
@@ -43,6 +45,17 @@ static int use_everything(void)
     wrong += gemmd_buffer_open(connection, "x", false, &buffer) != GEMMD_FORKED;
     wrong += gemmd_buffer_write(shared, 0, &byte, 1) != GEMMD_FORKED;
     wrong += gemmd_buffer_read(shared, 0, &byte, 1) != GEMMD_FORKED;
+    wrong += gemmd_buffer_copy(shared, 0, shared, 8, 1) != GEMMD_FORKED;
+    wrong += gemmd_buffer_freeze(shared) != GEMMD_FORKED;
+    wrong += gemmd_buffer_export(shared, &exported) != GEMMD_FORKED;
+    wrong += gemmd_buffer_register(connection, 0, 1, false, &buffer) != GEMMD_FORKED;
+    wrong += gemmd_buffer_import(connection, &import, &buffer) != GEMMD_FORKED;
+    wrong += gemmd_submit_many(connection, &product, 1, &job) != GEMMD_FORKED;
+    wrong += gemmd_cancel(connection, 1, &done) != GEMMD_FORKED;
+    wrong += gemmd_explain_json(connection, &product, &json) != GEMMD_FORKED;
+    wrong += gemmd_tune_json(connection, &product, 0, &json) != GEMMD_FORKED;
+    wrong += gemmd_cache_prewarm(connection, "x", NULL) != GEMMD_FORKED;
+    wrong += gemmd_cache_prune(connection, 0, NULL) != GEMMD_FORKED;
     wrong += gemmd_fd(connection) != -1;
     wrong += gemmd_last_error(connection)->status != GEMMD_FORKED;
     gemmd_buffer_free(shared);
@@ -71,6 +84,25 @@ Test(client_lost, answers_forked_in_a_child_and_sends_nothing)
     for (int i = 0; i < METHOD_COUNT; i++)
         after += atomic_load(&fake.requests[i]);
     cr_assert_eq(after, before + 1);
+}
+
+static int freeze_shared(void)
+{
+    return gemmd_buffer_freeze(shared) != GEMMD_FORKED;
+}
+
+Test(client_lost, leaves_the_answers_of_its_parent_alone)
+{
+    gemmd_product product = tiny();
+    gemmd_job job;
+
+    connect_to(&(struct fake_options){.delay_ms = 100});
+    cr_assert_eq(gemmd_buffer_create(connection, GEMMD_HOST, 64, NULL, 0, &shared), GEMMD_OK);
+    product.d = (gemmd_operand){.buffer = shared, .ld = GEMMD_DEFAULT, .stride = GEMMD_DEFAULT};
+    cr_assert_eq(gemmd_submit(connection, &product, &job), GEMMD_OK);
+    cr_assert_eq(in_child(freeze_shared), 0);
+    cr_assert_eq(gemmd_wait(connection, job, 10, NULL), GEMMD_OK);
+    disconnect();
 }
 
 /* --- lost connections ------------------------------------------------------------------------ */
@@ -125,6 +157,20 @@ Test(client_lost, ends_a_connection_that_sends_requests)
 Test(client_lost, ends_a_connection_that_answers_what_nobody_asked)
 {
     expect_lost(FAKE_ANSWERS_WHAT_NOBODY_ASKED);
+}
+
+/* It would be mapped as the next buffer's memory. */
+Test(client_lost, ends_a_connection_that_sends_descriptors_unannounced)
+{
+    gemmd_product product = tiny();
+    gemmd_buffer *buffer;
+
+    connect_to(&(struct fake_options){.misdeed = FAKE_SLIPS_IN_A_DESCRIPTOR});
+    cr_assert_eq(gemmd_gemm(connection, &product, NULL), GEMMD_OK, "the answer itself is right");
+    cr_assert_eq(gemmd_buffer_create(connection, GEMMD_HOST, 64, NULL, 0, &buffer),
+                 GEMMD_DISCONNECTED);
+    cr_assert(strstr(gemmd_last_error(connection)->message, "descriptors"));
+    disconnect();
 }
 
 Test(client_lost, repeats_what_the_daemon_said_before_it_closed)
