@@ -223,7 +223,8 @@ static bool parse_line(const char *line, const struct problem *kind, struct prob
     if (sscanf(line, "%*[^,],%15[^,],%2[nt],%lld,%lld,%lld", dtype, layout, &m, &n, &k) != 5 ||
         strlen(layout) != 2 || !dtype_from_name(dtype, strlen(dtype), &ret->input))
         return false;
-    ret->output = dtype_default_output(ret->input);
+    if (ret->output == DTYPE_NONE)
+        ret->output = dtype_default_output(ret->input);
     ret->trans_a = layout[0] == 't';
     ret->trans_b = layout[1] == 't';
     ret->m = m;
@@ -257,14 +258,20 @@ static int tune_file(struct gemmctl *ctl, const char *path, const struct shape_a
     FILE *file = fopen(path, "re");
     struct problem problem;
     char line[256];
-    int status = CTL_OK;
+    int status = CTL_OK, shapes = 0;
 
     if (!file)
         return ctl_fail(ctl, "%s: %s", path, strerror(errno));
     while (status == CTL_OK && fgets(line, sizeof(line), file)) {
-        if (parse_line(line, &arguments->problem, &problem))
-            status = tune_problem(ctl, &problem, arguments);
+        if (!parse_line(line, &arguments->problem, &problem))
+            continue;
+        shapes++;
+        status = tune_problem(ctl, &problem, arguments);
     }
+    if (ferror(file)) /* a directory */
+        status = ctl_fail(ctl, "%s: %s", path, strerror(errno));
+    else if (shapes == 0)
+        status = ctl_fail(ctl, "%s: no line of it is a shape, group,dtype,layout,m,n,k", path);
     (void)fclose(file);
     return status;
 }

@@ -357,8 +357,10 @@ bool ctl_print_json(FILE *stream, const char *json)
     cleanup(json_freep) struct json *root = parse_value(&json, 0);
     char text[1024];
 
+    if (!root) /* `json` may stand behind its end */
+        return false;
     skip_space(&json);
-    if (!root || *json)
+    if (*json)
         return false;
     if (root->kind == JSON_MAP) {
         print_map(stream, root, 0);

@@ -17,6 +17,8 @@ _gemmctl() {
         esac
     done
 
+    # There it is an axis, not a file.
+    [ "$command$previous" != explain--bias ] || previous=--bias-per
     case $previous in
     --socket | --c | --bias | -o | --output) mapfile -t COMPREPLY < <(compgen -f -- "$current") && return ;;
     --kernels) mapfile -t COMPREPLY < <(compgen -d -- "$current") && return ;;

@@ -224,6 +224,29 @@ Test(command_line, finds_every_option_of_the_daemon_in_its_manual)
     }
 }
 
+/* Else the socket gets the number of stdout, and the table that is printed. */
+Test(command_line, prints_nothing_into_its_socket_when_stdout_is_closed)
+{
+    const char *program = getenv("GEMMD_TEST_GEMMCTL");
+    char command[1024];
+    int status;
+
+    snprintf(command, sizeof(command), "%s selftest --quick >&- 2>err",
+             program ? program : GEMMCTL);
+    status = system(command);
+    cr_assert(WIFEXITED(status));
+    cr_expect_eq(WEXITSTATUS(status), 1, "a result that nobody gets is a failure, a lost one is 3");
+}
+
+Test(command_line, says_when_a_file_has_no_shapes_to_tune)
+{
+    cr_expect_eq(run("tune ."), 1);
+    cr_expect(strstr(output, ".: Is a directory"), "%s", output);
+    put("a.npy", DTYPE_FP32, 0, 2, 2, false);
+    cr_expect_eq(run("tune a.npy"), 1);
+    cr_expect(strstr(output, "a.npy: no line of it is a shape"), "%s", output);
+}
+
 Test(command_line, fails_when_the_daemon_refuses)
 {
     cr_assert_eq(run("cache prewarm cpu.fp32.fp32.nn"), 1);

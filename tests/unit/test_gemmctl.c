@@ -303,6 +303,7 @@ Test(gemmctl, refuses_answers_that_are_not_json)
         "",         "{",     "{\"a\"}",      "{\"a\": }",
         "[1, ]",    "[1 2]", "{\"a\": 1} x", "\"open",
         "\"open\\", "nul",   "{a: 1}",       "[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]",
+        "[1",       "{\"a\"", "{\"a\": 1",
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
