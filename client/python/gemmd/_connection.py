@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import operator
 import os
 from types import TracebackType
 from typing import Any, Iterable, Mapping, NamedTuple, Optional, Union
@@ -25,6 +26,9 @@ from ._memory import (
 )
 from ._product import Arguments, prepare
 from ._session import Session
+
+
+KEEP_MAX = 32  # configurations that one tune() times
 
 
 class Info(NamedTuple):
@@ -65,6 +69,17 @@ def _real(value: Any, argument: str) -> float:
         raise InvalidArgument(f"{value!r} is not a real number", argument) from None
 
 
+def _whole(value: Any, argument: str, least: int, most: int) -> int:
+    """ctypes would cut what is too large."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidArgument(f"{value!r} is not a whole number", argument) from None
+    if not least <= number <= most:
+        raise InvalidArgument(f"{number} is not from {least} to {most}", argument)
+    return number
+
+
 def _seconds(deadline: Optional[float]) -> float:
     """As the C library has it: 0 is none. One that is there stays one, however short."""
     return 0.0 if deadline is None else _real(deadline, "deadline") or 1e-9
@@ -98,7 +113,7 @@ def _arguments(
         bias,
         activation,
         _seconds(deadline),
-        priority,
+        _whole(priority, "priority", -1, 1),
     )
 
 
@@ -108,12 +123,19 @@ def _check_name(name: Optional[str]) -> Optional[bytes]:
     return None if name is None else name.encode()
 
 
+def _check_path(path: Union[str, os.PathLike[str], None]) -> Optional[bytes]:
+    encoded = None if path is None else os.fsencode(path)
+    if encoded is not None and b"\0" in encoded:
+        raise InvalidArgument("the path holds a null character", "socket")
+    return encoded
+
+
 class Connection:
     """A connection to the daemon. Any thread may use it; calls of different threads take turns, and
     none waits while another waits for its result. Made by connect()."""
 
     def __init__(self, path: Union[str, os.PathLike[str], None] = None) -> None:
-        self._session = Session(None if path is None else os.fspath(path))
+        self._session = Session(_check_path(path))
 
     def __enter__(self) -> Connection:
         return self
@@ -250,6 +272,7 @@ class Connection:
         like matmul(a, b) on the device, and keeps the fastest. For root and the daemon's user."""
         session = self._session
         session.check()
+        keep = _whole(keep, "keep", 0, KEEP_MAX)
         record, held, _ = prepare(Arguments(a, b, None, None, 1, 0, dtype, out_dtype), session)
         text = session.ask(session.library.gemmd_tune_json, ctypes.byref(record), keep)
         del held
@@ -358,7 +381,7 @@ class Connection:
             kind,
             size,
             _check_name(name),
-            mode,
+            _whole(mode, "mode", 0, 0o777),
             is_named=name is not None,
         )
 

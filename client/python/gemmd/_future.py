@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING, Any, Callable, Generator, NamedTuple, Optional
 
-from ._errors import Error, Timeout
+from ._errors import Error, InvalidArgument, Timeout
 
 if TYPE_CHECKING:
     from ._session import Session
@@ -84,6 +85,8 @@ class Future:
         return self._value
 
     def exception(self, timeout: Optional[float] = None) -> Optional[Exception]:
+        if timeout is not None and math.isnan(timeout):
+            raise InvalidArgument("it is not a number", "timeout")
         if not self._is_done and not self._session.wait(self, timeout):
             raise Timeout(f"the product was not done after {timeout} s; it is still under way")
         return self._error

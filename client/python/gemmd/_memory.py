@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ._session import Mapping, Session
 
 Shape = Union[int, tuple[int, ...]]
+BYTES_MAX = 2**63 - 1  # of an array; ctypes would cut what is larger
 
 
 def normal_shape(shape: Any) -> tuple[int, ...]:
@@ -31,7 +32,10 @@ def normal_shape(shape: Any) -> tuple[int, ...]:
 
 
 def bytes_of(shape: tuple[int, ...], dtype: np.dtype) -> int:
-    return math.prod(shape) * dtype.itemsize
+    size = math.prod(shape) * dtype.itemsize
+    if size > BYTES_MAX:
+        raise InvalidArgument(f"{shape} of {dtype.name} takes {size} bytes", "shape")
+    return size
 
 
 class Memory:

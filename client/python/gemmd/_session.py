@@ -8,8 +8,9 @@ until their product is done or the leader has left. Without that every answer wo
 Garbage. An array's last reference can vanish anywhere, also inside a call of this module in the
 same thread, so whoever finds a buffer dead only notes it; it is freed by the first to get the lock.
 
-Closing. The library unmaps every buffer when it closes, under arrays that are still in use. So a
-session with such arrays is closed for its user at once and in the library when the last one dies.
+Closing. The library unmaps every buffer when it closes, under arrays that are still in use, and gives
+up a descriptor that event loops watch, whose number the next connection may get. So a session with
+such arrays or loops is closed for its user at once and in the library when the last one is gone.
 
 Fork. A child makes no call on its parent's session. Its lock may have been held by a thread that
 does not exist there; then not even memory is freed.
@@ -56,7 +57,7 @@ class Mapping(NamedTuple):
 
 
 class Session:
-    def __init__(self, path: Optional[str]) -> None:
+    def __init__(self, path: Optional[bytes]) -> None:
         self.library = library()
         self.pid = os.getpid()
         self.is_open = False
@@ -82,15 +83,11 @@ class Session:
         self.in_flight_max = self.get_info().in_flight_max
         _sessions.add(self)
 
-    def _connect(self, path: Optional[str]) -> None:
+    def _connect(self, path: Optional[bytes]) -> None:
         handle, error = ctypes.c_void_p(), ErrorRecord()
-        status = self.library.gemmd_connect(
-            os.fsencode(path) if path is not None else None,
-            ctypes.byref(handle),
-            ctypes.byref(error),
-        )
+        status = self.library.gemmd_connect(path, ctypes.byref(handle), ctypes.byref(error))
         if status != Status.OK:
-            raise error_of(status, error.message.decode(), error.argument.decode())
+            raise error_of(status, error.message.decode(errors="replace"), error.argument.decode())
         self._handle = handle.value
         self.is_open = True
 
@@ -98,10 +95,7 @@ class Session:
 
     def check(self) -> None:
         if self.pid != os.getpid():
-            raise Forked(
-                f"the connection belongs to process {self.pid}, which forked this one; "
-                "connect anew"
-            )
+            raise Forked(f"process {self.pid} made the connection and forked this one; connect anew")
         if not self.is_open:
             raise Disconnected("the connection is closed")
 
@@ -198,8 +192,7 @@ class Session:
         self._mappings = [mapping for mapping in self._mappings if mapping.buffer not in dead]
         for buffer in dead:
             self._free(buffer)
-        if not self.is_open and not self._mappings:
-            self._shut()
+        self._shut_unless_used()
 
     def _free(self, buffer: int) -> None:
         """Freeing gives up a name and closing does not, so after close() the library closes."""
@@ -253,6 +246,8 @@ class Session:
         records = (ProductRecord * count)(*products[:count])
         jobs = (ctypes.c_uint64 * count)()
         status = self.library.gemmd_submit_many(self._handle, records, count, jobs)
+        if status == Status.LIMIT and self._pending:
+            return 0  # those under way leave no numbers in a row
         if status != Status.OK:
             raise self._last_error()
         for future, job in zip(futures, jobs):
@@ -262,6 +257,8 @@ class Session:
 
     def settle(self) -> None:
         """Waits for the products under way, as they are now."""
+        if self.pid != os.getpid():
+            self.check()
         with self._lock:
             pending = list(self._pending.values())
         for future in pending:
@@ -412,17 +409,19 @@ class Session:
         with self._lock:
             self.check()
             fd = self._descriptor()
-        self._readers[loop] = self._readers.get(loop, 0) + 1
-        if self._readers[loop] == 1:
-            loop.add_reader(fd, self.take_in)
+            self._readers[loop] = self._readers.get(loop, 0) + 1
         try:
+            if self._readers[loop] == 1:
+                loop.add_reader(fd, self.take_in)
             self.take_in()
             yield
         finally:
             self._readers[loop] -= 1
             if self._readers[loop] == 0:
-                del self._readers[loop]
                 loop.remove_reader(fd)
+                del self._readers[loop]
+                if not self.is_open:
+                    self.discard(0)  # no buffer: whoever buries it ends the session
 
     # --- the end ----------------------------------------------------------------------------
 
@@ -454,8 +453,7 @@ class Session:
         for future in abandoned:
             future._settle(Disconnected("the connection was closed before it was done"), None)
         self.is_open = False
-        if not self._mappings:
-            self._shut()
+        self._shut_unless_used()
         for buffer in self._buffers - {mapping.buffer for mapping in self._mappings}:
             self._free(buffer)
         return abandoned
@@ -464,6 +462,11 @@ class Session:
         """Lets go of the descriptors, lest the daemon takes the child for its parent."""
         self.is_open = False
         if not self._mappings and not self._is_torn():
+            self._shut()
+
+    def _shut_unless_used(self) -> None:
+        """Under the lock: in the library, once nobody else needs it."""
+        if not (self.is_open or self._mappings or self._readers):
             self._shut()
 
     def _shut(self) -> None:

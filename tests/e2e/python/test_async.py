@@ -47,6 +47,19 @@ class Futures(DaemonTest):
                                      {"a": y, "b": ONE, "out": x, "alpha": 2}])[1].result()
         np.testing.assert_array_equal(x, ONE * 6)
 
+    def test_many_wait_for_room_between_older_ones(self) -> None:
+        """Each has a number of 1024, many have numbers in a row."""
+        older = []
+        for _ in range(40):
+            older.append(self.connection.submit(ONE, ONE))
+            for _ in range(31):
+                self.connection.stats()
+        for i, future in enumerate(self.connection.submit_many(
+                {"a": ONE, "b": ONE, "alpha": i} for i in range(32))):
+            np.testing.assert_array_equal(future.result(), ONE * i)
+        for future in older:
+            np.testing.assert_array_equal(future.result(), ONE)
+
     def test_one_refused_of_many_starts_none_of_them(self) -> None:
         out = self.connection.array(np.zeros_like(ONE))
         with self.assertRaises(gemmd.InvalidArgument):
@@ -72,6 +85,13 @@ class Futures(DaemonTest):
             future.result(0)
         self.assertLess(time.monotonic() - begun, 1)
         self.assertEqual(future.result(60)[0, 0], 1200)
+
+    def test_a_timeout_that_is_no_number_is_refused(self) -> None:
+        future = self.connection.submit(LARGE, LARGE)
+        with self.assertRaises(gemmd.InvalidArgument) as caught:
+            future.result(float("nan"))
+        self.assertEqual(caught.exception.argument, "timeout")
+        self.assertEqual(future.result()[0, 0], 1200)
 
     def test_done_becomes_true_without_anybody_waiting(self) -> None:
         future = self.connection.submit(LARGE, LARGE)
@@ -159,6 +179,23 @@ class Await(DaemonTest):
 
         with self.assertRaises(gemmd.Disconnected):
             asyncio.run(run())
+
+    def test_a_connection_made_when_another_is_closed_is_watched(self) -> None:
+        """Their descriptors may have one number."""
+        async def run() -> np.ndarray:
+            first = self.daemon.connect()
+            waiting = asyncio.ensure_future(self._take(first.submit(LARGE, LARGE)))
+            await asyncio.sleep(0.01)
+            first.close(wait=False)
+            second = self.daemon.connect()
+            self.addCleanup(second.close)
+            value = await asyncio.wait_for(self._take(second.submit(LARGE, LARGE)), 60)
+            with self.assertRaises(gemmd.Disconnected):
+                await waiting
+            self.assertIsNone(first._session._handle)
+            return value
+
+        self.assertEqual(asyncio.run(run())[0, 0], 1200)
 
     def test_cancelling_a_task_leaves_the_product_alone(self) -> None:
         async def run() -> np.ndarray:

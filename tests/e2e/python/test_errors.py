@@ -28,7 +28,8 @@ class Arguments(DaemonTest):
     def test_a_deadline_and_a_priority_that_cannot_be_are_refused(self) -> None:
         a = np.ones((4, 4), np.float32)
         self.connection.matmul(a, a, deadline=60, priority=-1)
-        for arguments in ({"deadline": -1}, {"deadline": float("nan")}, {"priority": 2}):
+        for arguments in ({"deadline": -1}, {"deadline": float("nan")}, {"priority": 2},
+                          {"priority": 2**32}, {"priority": 0.5}):
             with self.subTest(arguments):
                 with self.assertRaises(gemmd.InvalidArgument) as caught:
                     self.connection.matmul(a, a, **arguments)
@@ -73,6 +74,13 @@ class Arguments(DaemonTest):
                 ("size", gemmd.InvalidArgument, lambda: self.connection.device_buffer(0)),
                 ("shape", gemmd.InvalidArgument, lambda: self.connection.empty((-1, 2))),
                 ("shape", gemmd.InvalidArgument, lambda: self.connection.empty("wide")),
+                ("shape", gemmd.InvalidArgument, lambda: self.connection.empty(2**62)),
+                ("shape", gemmd.InvalidArgument,
+                 lambda: self.connection.device_buffer((2**31, 2**31 + 1))),
+                ("mode", gemmd.InvalidArgument,
+                 lambda: self.connection.device_buffer(2, mode=2**32 + 0o600)),
+                ("mode", gemmd.InvalidArgument,
+                 lambda: self.connection.device_buffer(2, mode="rw")),
                 ("dtype", gemmd.InvalidArgument, lambda: self.connection.empty(2, "fp12")),
                 ("name", gemmd.InvalidArgument,
                  lambda: self.connection.device_buffer(2, name="a/b")),
@@ -86,6 +94,12 @@ class Arguments(DaemonTest):
         with self.assertRaises(gemmd.Exists):
             self.connection.device_buffer(4, name="py.taken")
         del kept
+
+    def test_tuning_too(self) -> None:
+        for keep in (33, 2**32, -1):
+            with self.subTest(keep), self.assertRaises(gemmd.InvalidArgument) as caught:
+                self.connection.tune(ONE, ONE, keep=keep)
+            self.assertEqual(caught.exception.argument, "keep")
 
     def test_errors_are_pythons_own_too_and_can_be_pickled(self) -> None:
         for kind, base in ((gemmd.InvalidArgument, ValueError), (gemmd.Timeout, TimeoutError),
@@ -114,8 +128,14 @@ class Connections(unittest.TestCase):
         self.addCleanup(lambda: self.daemon.process.poll() is None and self.daemon.stop())
 
     def test_no_daemon_is_disconnected(self) -> None:
-        with self.assertRaises(gemmd.Disconnected) as caught:
-            gemmd.connect("/nonexistent/socket")
+        for path in ("/nonexistent/socket", os.fsdecode(b"/nonexistent/\xff")):
+            with self.assertRaises(gemmd.Disconnected) as caught:
+                gemmd.connect(path)
+            self.assertEqual(caught.exception.argument, "socket")
+
+    def test_a_path_does_not_end_at_a_null_character(self) -> None:
+        with self.assertRaises(gemmd.InvalidArgument) as caught:
+            gemmd.connect(self.daemon.socket + "\0.old")
         self.assertEqual(caught.exception.argument, "socket")
 
     def test_closing_waits_for_what_is_under_way(self) -> None:

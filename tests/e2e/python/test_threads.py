@@ -174,6 +174,16 @@ class Fork(DaemonTest):
         self.assertIs(gemmd.default_connection(), first)
         first.close()
 
+    def test_a_fork_while_the_connection_is_in_use(self) -> None:
+        shared = self.connection.array(ONE)
+
+        def child() -> None:
+            with self.assertRaises(gemmd.Forked):
+                self.connection.freeze(shared)
+
+        with self.connection._session._lock:
+            self.in_child(child)
+
     @unittest.skipUnless(MALLOC_SURVIVES_FORK, "a lock of this sanitizer's allocator may stay held")
     def test_a_fork_beside_threads_inside_the_library(self) -> None:
         stop = threading.Event()
