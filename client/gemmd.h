@@ -140,9 +140,10 @@ typedef enum gemmd_memory {
 } gemmd_memory;
 
 /* Daemon-owned memory. Host memory is mapped into this process: gemmd_buffer_data(). With `name`
- * (at most 64 printable bytes without '/') other clients can open it, as `mode` (0600, 0640, ...)
- * allows, and it lives until the last handle and the daemon's name are gone: gemmd_buffer_free()
- * by its creator removes the name. NULL: private to this connection. New memory is zero. */
+ * (at most 64 printable bytes without space and '/') other clients can open it, as `mode` (0600,
+ * 0640, ...) allows, and it lives until the last handle and the daemon's name are gone:
+ * gemmd_buffer_free() by its creator removes the name. NULL: private to this connection. New memory
+ * is zero. */
 GEMMD_API gemmd_status gemmd_buffer_create(gemmd *connection,
                                            gemmd_memory memory,
                                            uint64_t size,
@@ -290,7 +291,8 @@ GEMMD_API gemmd_status gemmd_submit(gemmd *connection,
                                     const gemmd_product *product,
                                     gemmd_job *ret_job);
 /* Starts up to GEMMD_SUBMIT_MANY_MAX products with one message: for many small ones. As so many
- * gemmd_submit() in that order; on failure none was started. */
+ * gemmd_submit() in that order; on failure none was started. GEMMD_LIMIT also when jobs that were
+ * not taken leave no `count` numbers in a row free: wait for the oldest. */
 GEMMD_API gemmd_status gemmd_submit_many(gemmd *connection,
                                          const gemmd_product *products,
                                          size_t count,
@@ -304,7 +306,8 @@ GEMMD_API gemmd_status gemmd_wait(gemmd *connection,
 /* Whether gemmd_wait() would return at once. Reads what has arrived, never blocks. */
 GEMMD_API gemmd_status gemmd_poll(gemmd *connection, gemmd_job job, bool *ret_done);
 /* Ends a job that has not started: gemmd_wait() then gives GEMMD_CANCELLED. *ret_cancelled is false
- * when it runs or is answered already; it is waited for in any case. */
+ * when it runs or is answered already; it is waited for in any case. With in_flight_max jobs
+ * unanswered this waits until one of them is. */
 GEMMD_API gemmd_status gemmd_cancel(gemmd *connection, gemmd_job job, bool *ret_cancelled);
 /* Readable when answers may have arrived and while answered jobs wait to be taken: for poll and
  * epoll, then gemmd_poll(). Owned by the library; -1 when descriptors ran out. */

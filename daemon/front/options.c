@@ -213,7 +213,7 @@ static const struct option_entry entries[] = {
      "of a job that hangs, at least; 2, on the CPU none", take_job_seconds, true},
     {"scratch-size", "GEMMD_SCRATCH_SIZE", "BYTES",
      "of device memory for a product on host memory; 1/32 of it", take_scratch, true},
-    {"compilers", "GEMMD_COMPILERS", "N", "compile children at most; half the processors",
+    {"compilers", "GEMMD_COMPILERS", "N", "compile children at most; half the processors, up to 8",
      take_compilers, true},
     {"weights", "GEMMD_WEIGHTS", "UID=N,...", "parts of device time for uids; others weigh 1",
      take_weights, false},
