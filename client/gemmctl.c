@@ -4,8 +4,8 @@
  */
 #include "gemmctl.h"
 #include "../daemon/core/log.h"
+#include "../daemon/core/standard_streams.h"
 
-#include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
 #include <time.h>
@@ -261,16 +261,6 @@ static int run_command(struct gemmctl *ctl, int argc, char **argv)
     return flush_output(status);
 }
 
-/* A number below 3 that is free would be the next socket's or file's, and what is printed would go
- * there. Opened the wrong way round, so that printing fails as before. */
-static void occupy_standard_streams(void)
-{
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
-        if (fcntl(fd, F_GETFD) < 0)
-            (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-    }
-}
-
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
@@ -280,7 +270,7 @@ int main(int argc, char **argv)
     struct gemmctl ctl = {.command = &program, .progress = isatty(STDERR_FILENO)};
     int option;
 
-    occupy_standard_streams();
+    standard_streams_occupy();
     log_init("gemmctl", LOG_LEVEL_WARNING);
     option = ctl_option(&ctl, argc, argv, options);
     if (option == CTL_OPTION_VERSION) {

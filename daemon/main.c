@@ -3,13 +3,14 @@
  * and the compile child. Each role is reached by exec, never by fork alone: CUDA and NVRTC do not
  * survive a fork.
  */
-#include "core/std.h"
+#include "core/standard_streams.h"
 #include "roles.h"
 
 #include <string.h>
 
 int main(int argc, char **argv)
 {
+    standard_streams_occupy();
     if (argc > 1 && strcmp(argv[1], "worker") == 0)
         return worker_main(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "compile") == 0)

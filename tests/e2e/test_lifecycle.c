@@ -149,6 +149,18 @@ Test(lifecycle, two_daemons_work_side_by_side)
     test_daemon_stop(&second);
 }
 
+Test(lifecycle, serves_when_it_was_started_without_standard_streams)
+{
+    struct test_daemon daemon = {.has_no_streams = true};
+    gemmd *connection;
+
+    test_daemon_start(&daemon, NULL);
+    connection = test_daemon_connect(&daemon);
+    cr_expect_eq(multiply(connection, SIDE_MAX, NULL), GEMMD_OK);
+    gemmd_close(connection);
+    test_daemon_stop(&daemon);
+}
+
 Test(lifecycle, says_what_is_wrong_with_its_arguments)
 {
     static const char *const wrong[][3] = {

@@ -70,6 +70,8 @@ static void run_daemon(const struct test_daemon *daemon, int ready_fd, const cha
         argv[count++] = *arguments++;
     argv[count] = NULL;
     (void)dup2(log, STDERR_FILENO);
+    for (int fd = STDIN_FILENO; daemon->has_no_streams && fd <= STDERR_FILENO; fd++)
+        (void)close(fd);
     (void)execv(binary(), (char *const *)argv);
     _exit(127);
 }

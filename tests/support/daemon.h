@@ -17,6 +17,7 @@ struct test_daemon {
     char cache[96];
     char log[96];
     bool has_default_cache; /* no --cache: as the environment says */
+    bool has_no_streams;    /* started with descriptors 0 to 2 closed */
 };
 
 /* `arguments` (NULL, or ended by NULL) come last, so that they win. Returns when requests are
