@@ -162,3 +162,5 @@ gemmd_status product_translate(gemmd *connection,
                                const gemmd_product *given,
                                gemmd_product *ret_product,
                                struct request_gemm *ret_request);
+/* A problem's faults carry wire names; gemmd.h calls some otherwise. */
+void product_name_fault(struct fault *fault);

@@ -38,11 +38,13 @@ static void fill_result(const struct reply_gemm *reply, gemmd_result *ret)
     memcpy(ret, &result, result.size);
 }
 
-static gemmd_status take(gemmd *connection, const struct call *call, gemmd_result *ret)
+static gemmd_status take(gemmd *connection, struct call *call, gemmd_result *ret)
 {
     struct reply_gemm reply;
-    gemmd_status status = call_check(connection, call, "");
+    gemmd_status status;
 
+    product_name_fault(&call->reply.fault);
+    status = call_check(connection, call, "");
     if (status != GEMMD_OK)
         return status;
     if (reply_decode_gemm(&call->reply, &reply))

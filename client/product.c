@@ -108,8 +108,7 @@ static void describe(const gemmd_product *product, struct request_gemm *ret_requ
     }
 }
 
-/* A problem's faults carry wire names; gemmd.h calls some otherwise. */
-static void name_as_in_header(struct fault *fault)
+void product_name_fault(struct fault *fault)
 {
     if (strcmp(fault->argument, "dtype") == 0)
         (void)snprintf(fault->argument, sizeof(fault->argument), "input");
@@ -117,6 +116,8 @@ static void name_as_in_header(struct fault *fault)
         (void)snprintf(fault->argument, sizeof(fault->argument), "output");
     else if (strcmp(fault->argument, "bias") == 0)
         (void)snprintf(fault->argument, sizeof(fault->argument), "bias_kind");
+    else if (strcmp(fault->argument, "deadline_us") == 0)
+        (void)snprintf(fault->argument, sizeof(fault->argument), "deadline_seconds");
 }
 
 gemmd_status product_translate(gemmd *connection,
@@ -137,7 +138,7 @@ gemmd_status product_translate(gemmd *connection,
         return status;
     describe(ret_product, ret_request);
     if (problem_check(&ret_request->problem, ret_request->column_major, &fault) != STATUS_OK) {
-        name_as_in_header(&fault);
+        product_name_fault(&fault);
         return connection_fail_fault(connection, &fault);
     }
     return GEMMD_OK;

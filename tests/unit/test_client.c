@@ -270,6 +270,18 @@ Test(client, passes_on_what_the_daemon_refuses)
     disconnect();
 }
 
+Test(client, names_what_the_daemon_refuses_as_its_header_does)
+{
+    struct fake_options options = {
+        .refusal = {.status = STATUS_DEADLINE, .argument = "deadline_us", .message = "too late"}};
+    gemmd_product product = tiny();
+
+    connect_to(&options);
+    cr_assert_eq(gemmd_gemm(connection, &product, NULL), GEMMD_DEADLINE);
+    cr_assert_str_eq(gemmd_last_error(connection)->argument, "deadline_seconds");
+    disconnect();
+}
+
 Test(client, refuses_null_where_something_is_needed)
 {
     gemmd_product product = tiny();

@@ -38,9 +38,10 @@ class Arguments(DaemonTest):
     def test_what_has_not_started_by_its_deadline_is_not_run(self) -> None:
         a = np.ones((4, 4), np.float32)
         out = np.zeros((4, 4), np.float32)
-        with self.assertRaises(gemmd.DeadlinePassed):
+        with self.assertRaises(gemmd.DeadlinePassed) as caught:
             for _ in range(1000):  # the daemon may be that quick
                 self.connection.matmul(a, a, out=out, deadline=0)
+        self.assertEqual(caught.exception.argument, "deadline")
 
     def test_each_fault_names_its_argument(self) -> None:
         three = np.ones((3, 3), np.float32)
