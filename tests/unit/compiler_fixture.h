@@ -182,6 +182,16 @@ static inline struct answer ask(struct fixture *fixture, unsigned number)
     return fixture->answers[count];
 }
 
+/* Where the time limit is so short that a busy machine exceeds it: until one was in time. */
+static inline struct answer ask_until_in_time(struct fixture *fixture, unsigned number)
+{
+    struct answer answer = ask(fixture, number);
+
+    for (int i = 0; i < ANSWERS_MAX / 2 && answer.status == STATUS_COMPILE_TIMEOUT; i++)
+        answer = ask(fixture, number);
+    return answer;
+}
+
 static inline void count_requests(const struct fixture *fixture)
 {
     cr_assert_eq(setenv("GEMMD_TEST_COUNT", scratch_path(&fixture->scratch, "count").text, 1), 0);
