@@ -4,9 +4,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 unsigned process_descriptors(pid_t pid)
@@ -115,6 +117,39 @@ bool process_was_told(pid_t pid, const char *word)
     if (file)
         (void)fclose(file);
     return memmem(line, size, word, strlen(word)) != NULL;
+}
+
+char process_state(pid_t pid)
+{
+    FILE *file = open_of(pid, "stat");
+    char state = 0;
+
+    if (file && fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+        state = 0;
+    if (file)
+        (void)fclose(file);
+    return state;
+}
+
+bool process_await_state(pid_t pid, char state)
+{
+    char now;
+
+    while ((now = process_state(pid)) != state && now != 0)
+        (void)usleep(1000);
+    return now == state;
+}
+
+pid_t process_fork(void)
+{
+    pid_t parent = getpid(), child = fork();
+
+    if (child != 0)
+        return child;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) /* it was gone before that held */
+        _exit(1);
+    return 0;
 }
 
 static bool is_child(pid_t pid, pid_t parent, const char *word)

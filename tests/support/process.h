@@ -16,6 +16,12 @@ unsigned long process_memory_kib(pid_t pid, const char *line);
 unsigned long process_switches(pid_t pid);
 bool process_maps(pid_t pid, const char *name);
 bool process_was_told(pid_t pid, const char *word); /* its command line contains this */
+/* As in /proc: R computes, S sleeps, D waits in the kernel, T was stopped; 0: there is none. */
+char process_state(pid_t pid);
+/* Waits for as long as it takes, or until there is no such process: then false. */
+bool process_await_state(pid_t pid, char state);
+/* As fork(), but the child ends with this process, however that ends. */
+pid_t process_fork(void);
 /* A child of `parent` whose command line contains this word; 0 when there is none. */
 pid_t process_child(pid_t parent, const char *word);
 /* All children, `max` at most; how many were stored. */
