@@ -433,8 +433,10 @@ static void serve_connection(struct fake_daemon *daemon)
         int fd = -1;
         uint8_t *payload;
 
+        atomic_store(&daemon->is_resting, true);
         if (!wire_receive(daemon->fd, bytes, sizeof(bytes), &fd))
             break;
+        atomic_store(&daemon->is_resting, false);
         must(frame_decode(bytes, FRAME_LENGTH_MAX, &header) == 0, "frame");
         must(header.n_fds == (fd >= 0), "announced descriptors");
         payload = malloc(header.length);

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "../../daemon/core/socket_path.h"
 #include "../../proto/reply.h"
@@ -62,6 +63,7 @@ struct fake_daemon {
     pthread_t thread;
     atomic_uint requests[METHOD_COUNT];
     atomic_ullong largest_frame; /* payload bytes of a request */
+    atomic_bool is_resting;      /* what it took for the last one is freed */
     /* of the thread */
     int fd;
     unsigned products, hellos;
@@ -72,3 +74,12 @@ struct fake_daemon {
 
 void fake_daemon_start(struct fake_daemon *daemon, const struct fake_options *options);
 void fake_daemon_stop(struct fake_daemon *daemon);
+
+/* Waits until its thread only waits for another request, before a fork: a lock that it had inside
+ * the allocator would stay locked in the child, where the allocator does not mind forks
+ * (AddressSanitizer's). */
+static inline void fake_daemon_await_rest(struct fake_daemon *daemon)
+{
+    while (!atomic_load(&daemon->is_resting))
+        (void)usleep(1000);
+}

@@ -77,6 +77,7 @@ Test(client_lost, answers_forked_in_a_child_and_sends_nothing)
     cr_assert_eq(gemmd_wait(connection, job, -1, NULL), GEMMD_OK);
     for (int i = 0; i < METHOD_COUNT; i++)
         before += atomic_load(&fake.requests[i]);
+    fake_daemon_await_rest(&fake);
     cr_assert_eq(in_child(use_everything), 0);
     /* The parent's session lives, and the daemon heard nothing in between. */
     cr_assert_eq(gemmd_gemm(connection, &product, NULL), GEMMD_OK);
