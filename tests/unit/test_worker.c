@@ -369,18 +369,21 @@ static long context_switches(pid_t pid)
 Test(worker, does_not_wake_up_while_there_is_nothing_to_do)
 {
     struct front front;
-    uint64_t beat;
-    long before;
+    bool is_quiet = false;
 
     front_start(&front, "cpu");
     (void)front_receive(&front, LINK_HELLO, NULL);
     submit_zero(&front, 1, 0, 0);
     (void)front_complete(&front);
-    usleep(200000);
-    before = context_switches(front.worker);
-    beat = link_heartbeat(&front.link);
-    usleep(500000);
-    cr_assert_eq(context_switches(front.worker), before);
-    cr_assert_eq(link_heartbeat(&front.link), beat);
+    /* On a busy machine it may still be on its way to sleep; what wakes now and then is seen in
+     * each of these times. */
+    for (int i = 0; i < 20 && !is_quiet; i++) {
+        long before = context_switches(front.worker);
+        uint64_t beat = link_heartbeat(&front.link);
+
+        usleep(500000);
+        is_quiet = context_switches(front.worker) == before && link_heartbeat(&front.link) == beat;
+    }
+    cr_assert(is_quiet);
     front_quit(&front);
 }
