@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import shutil
@@ -9,7 +10,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
+from collections.abc import Iterator
 
 try:
     import numpy as np
@@ -44,6 +47,11 @@ def _end_with_this_process() -> None:
     _prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
+def _state_of(pid: int) -> str:
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()[0]
+
+
 class Daemon:
     """Its own directory, socket and cache, on $GEMMD_TEST_DEVICE (cpu when unset)."""
 
@@ -59,7 +67,9 @@ class Daemon:
             self.process = subprocess.Popen(
                 [DAEMON, "--config", "/dev/null", "--socket", self.socket, "--device", DEVICE,
                  "--ready-fd", str(told), "--cache", os.path.join(self.directory, "cache"),
-                 "--state", os.path.join(self.directory, "state"), *self.arguments],
+                 "--state", os.path.join(self.directory, "state"),
+                 "--compile-time-limit", "100",  # a busy machine is no hanging compiler
+                 *self.arguments],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[told],
                 env=_daemon_environment(), preexec_fn=_end_with_this_process)
         os.close(told)
@@ -87,6 +97,21 @@ class Daemon:
 
     def connect(self) -> gemmd.Connection:
         return gemmd.connect(self.socket)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """The worker stands still: what is submitted stays under way. For less than the 20 s after
+        which the daemon finds that a CPU's hangs."""
+        with self.connect() as connection:
+            worker = connection.status()["worker"]["pid"]
+        os.kill(worker, signal.SIGSTOP)
+        while _state_of(worker) != "T":
+            time.sleep(0.001)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # it may have ended with the daemon
+                os.kill(worker, signal.SIGCONT)
 
 
 class DaemonTest(unittest.TestCase):

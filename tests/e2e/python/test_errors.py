@@ -151,11 +151,11 @@ class Connections(unittest.TestCase):
                 use()
 
     def test_closing_without_waiting_fails_what_is_under_way(self) -> None:
-        big = np.ones((1500, 1500))
         connection = self.daemon.connect()
         device = connection.device_buffer(4)
-        future = connection.submit(big, big)
-        connection.close(wait=False)
+        with self.daemon.held():
+            future = connection.submit(ONE, ONE)
+            connection.close(wait=False)
         with self.assertRaises(gemmd.Disconnected):
             future.result()
         with self.assertRaises(gemmd.Disconnected):
@@ -166,11 +166,11 @@ class Connections(unittest.TestCase):
         self.addCleanup(os.environ.pop, "GEMMD_SOCKET")
         first = gemmd.default_connection()
         shared = first.array(ONE)
-        big = np.ones((1500, 1500))
-        pending = [gemmd.submit(big, big) for _ in range(3)]
-        self.daemon.kill()
-        with self.assertRaises(gemmd.Disconnected):
-            for future in pending:
+        with self.daemon.held():
+            pending = [gemmd.submit(ONE, ONE) for _ in range(3)]
+            self.daemon.kill()
+        for future in pending:
+            with self.assertRaises(gemmd.Disconnected):
                 future.result()
         with self.assertRaises(gemmd.Disconnected):
             first.matmul(shared, ONE)
