@@ -1,5 +1,7 @@
 #include "daemon.h"
 
+#include "process.h"
+
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -10,7 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ARGUMENTS_MAX 32
+#define ARGUMENTS_MAX   32
+#define COMPILE_SECONDS "100" /* a busy machine is no hanging compiler */
 
 const char *test_device(void)
 {
@@ -66,6 +69,8 @@ static void run_daemon(const struct test_daemon *daemon, int ready_fd, const cha
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     (void)snprintf(number, sizeof(number), "%d", ready_fd);
     (void)snprintf(state, sizeof(state), "%s/state", daemon->directory);
+    argv[count++] = "--compile-time-limit";
+    argv[count++] = COMPILE_SECONDS;
     while (arguments && *arguments && count + 1 < ARGUMENTS_MAX)
         argv[count++] = *arguments++;
     argv[count] = NULL;
@@ -148,6 +153,8 @@ void test_daemon_remove(struct test_daemon *daemon)
 
 void test_daemon_stop(struct test_daemon *daemon)
 {
+    if (daemon->pid <= 0)
+        return; /* it was never started: the test was skipped */
     (void)kill(daemon->pid, SIGTERM);
     cr_assert_eq(test_daemon_wait(daemon), 0, "the daemon did not end in order");
     cr_assert_neq(access(daemon->socket, F_OK), 0, "it left its socket behind");
@@ -200,6 +207,29 @@ double test_stats_number(gemmd *connection, const char *group, const char *name)
     number = number_in(json, group, name);
     gemmd_free(json);
     return number;
+}
+
+pid_t test_worker_pid(gemmd *connection)
+{
+    pid_t worker;
+
+    while ((worker = (pid_t)test_status_number(connection, "worker", "pid")) <= 0)
+        (void)usleep(1000);
+    return worker;
+}
+
+pid_t test_worker_hold(gemmd *connection)
+{
+    pid_t worker = test_worker_pid(connection);
+
+    cr_assert_eq(kill(worker, SIGSTOP), 0);
+    cr_assert(process_await_state(worker, 'T'));
+    return worker;
+}
+
+void test_worker_release(pid_t worker)
+{
+    cr_assert_eq(kill(worker, SIGCONT), 0, "it was found to hang meanwhile");
 }
 
 bool test_daemon_logged(const struct test_daemon *daemon, const char *text)

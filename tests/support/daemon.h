@@ -39,6 +39,12 @@ bool test_device_is_fake(void);
 /* Descriptors that the front may come to hold while products run: each kernel has one. */
 unsigned test_kernel_descriptors(void);
 
+pid_t test_worker_pid(gemmd *connection); /* waits until there is one */
+/* Stops the worker, so that what is submitted stays under way until it goes on again (or is found
+ * to hang: a CPU's after 20 s, a GPU's after 0.6 s). Returns when it stands still. */
+pid_t test_worker_hold(gemmd *connection);
+void test_worker_release(pid_t worker);
+
 /* A number from the JSON of status or stats: "worker", "pid"; `group` NULL: top level. */
 double test_status_number(gemmd *connection, const char *group, const char *name);
 double test_stats_number(gemmd *connection, const char *group, const char *name);
