@@ -242,7 +242,7 @@ static bool learn(const struct fault_run *run, struct twin *twin)
 static bool prepare(struct twin *twin)
 {
     if (!twin->is_cuda) {
-        faulty_blas_choose();
+        faulty_blas_choose(NULL);
         (void)setenv("GEMMD_JOB_TIME_LIMIT", "2", 1); /* as on a GPU */
         return true;
     }

@@ -330,7 +330,7 @@ static int prepare_faults(struct soak *soak, const char *device)
 {
     soak->is_cuda = strcmp(device, "cpu") != 0;
     if (!soak->is_cuda) {
-        faulty_blas_choose();
+        faulty_blas_choose(NULL);
         /* A worker that is stopped is found by this alone; long, since the machine is busy. */
         (void)setenv("GEMMD_JOB_TIME_LIMIT", "4", 1);
         return 0;

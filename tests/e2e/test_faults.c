@@ -8,29 +8,15 @@
 #include "../support/products.h"
 
 #include <criterion/criterion.h>
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { SIZE = 96, NEIGHBOURS = 15, EACH = 6, LARGE = 1024 };
 
 static struct test_daemon daemon_;
 static char kernels[64];
-
-/* Asked by a child: the library's threads stay for as long as the process does. */
-static bool has_openblas(void)
-{
-    pid_t child = fork();
-    int status = -1;
-
-    if (child == 0)
-        _exit(dlopen("libopenblas.so.0", RTLD_NOW) ? 0 : 1);
-    (void)waitpid(child, &status, 0);
-    return status == 0;
-}
 
 static void start(void)
 {
@@ -40,9 +26,9 @@ static void start(void)
         (void)setenv("FAKE_DRIVER_FAULTS", "1", 1);
         (void)setenv("GEMMD_LIBNVML", getenv("GEMMD_LIBCUDA"), 1);
     } else if (test_device_is_cpu()) {
-        if (!has_openblas())
+        if (!faulty_blas_is_possible())
             cr_skip_test("there is no OpenBLAS to be faulty");
-        faulty_blas_choose();
+        faulty_blas_choose(NULL);
     } else {
         (void)strcpy(kernels, "/tmp/gemmd-faulty-XXXXXX");
         cr_assert_not_null(mkdtemp(kernels));

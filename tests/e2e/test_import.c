@@ -5,9 +5,9 @@
 #include "../support/client_memory.h"
 #include "../support/daemon.h"
 #include "../support/faults.h"
+#include "../support/process.h"
 
 #include <criterion/criterion.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -98,7 +98,7 @@ static void kill_worker(void)
 {
     double deaths = test_status_number(connection, "worker", "deaths");
 
-    cr_assert_eq(kill((pid_t)test_status_number(connection, "worker", "pid"), SIGKILL), 0);
+    cr_assert_eq(kill(test_worker_pid(connection), SIGKILL), 0);
     while (test_status_number(connection, "worker", "deaths") == deaths)
         (void)usleep(1000);
 }
@@ -270,6 +270,7 @@ static gemmd_status import_as(uid_t uid, const gemmd_import *import)
         _exit((int)gemmd_buffer_import(own, import, &buffer));
     }
     cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status));
     return (gemmd_status)WEXITSTATUS(status);
 }
 
@@ -299,9 +300,9 @@ Test(import, uid_whose_memory_was_in_two_guilty_products_loses_the_right)
     gemmd_product product = GEMMD_PRODUCT_INIT;
     float data[64 * 64] = {0};
 
-    if (!test_device_is_cpu() || getuid() != 0 || !dlopen("libopenblas.so.0", RTLD_NOW))
+    if (!test_device_is_cpu() || getuid() != 0 || !faulty_blas_is_possible())
         cr_skip_test("needs a BLAS to be faulty, on the CPU, and root");
-    faulty_blas_choose();
+    faulty_blas_choose(NULL);
     serve(NULL);
     product.input = GEMMD_FP32;
     product.m = product.n = product.k = 64;
@@ -383,7 +384,7 @@ static pid_t start_exporter(uint8_t ret_handle[64])
     pid_t exporter;
 
     cr_assert_eq(pipe(ends), 0);
-    exporter = fork();
+    exporter = process_fork();
     if (exporter == 0) {
         struct client_memory memory = client_memory_new_plain(UNIT);
         uint8_t handle[64];

@@ -2,13 +2,12 @@
  * A worker that neither works nor dies, and a device that is another one after a restart.
  */
 #include "../support/daemon.h"
+#include "../support/faults.h"
 #include "../support/process.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,16 +32,16 @@ static void stop(void)
     test_daemon_stop(&daemon_);
 }
 
-TestSuite(worker_hang, .init = start, .fini = stop, .timeout = 60);
+TestSuite(worker_hang, .init = start, .fini = stop, .timeout = 120);
 
 static pid_t worker_pid(void)
 {
-    return (pid_t)test_status_number(connection, "worker", "pid");
+    return test_worker_pid(connection);
 }
 
 static gemmd_product zeros(float *d, int64_t m, int64_t n, int64_t k)
 {
-    static float data[2000 * 2000];
+    static float data[HANGING_ROWS * 64];
     gemmd_product product = GEMMD_PRODUCT_INIT;
 
     product.input = GEMMD_FP32;
@@ -54,76 +53,101 @@ static gemmd_product zeros(float *d, int64_t m, int64_t n, int64_t k)
     return product;
 }
 
-static void wait_ms(long ms)
+static double now(void)
 {
-    const struct timespec time = {.tv_nsec = ms * 1000000};
+    struct timespec time;
 
-    (void)nanosleep(&time, NULL);
+    (void)clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* The CPU worker is stopped in the middle of a product. */
-Test(worker_hang, is_killed_and_its_job_done_again)
+/* In its BLAS, as the worker of a CPU computes. */
+Test(worker_hang, in_a_product_is_killed_and_the_product_done_again)
 {
-    static float d[2000 * 2000];
-    gemmd_product product = zeros(d, 2000, 2000, 2000);
-    gemmd_job job;
+    char once[] = "/tmp/gemmd-hang-once-XXXXXX";
+    float d[70 * 60];
+    gemmd_product product = zeros(d, 70, 60, 50);
 
-    if (!test_device_is_cpu())
+    if (!test_device_is_cpu() || !faulty_blas_is_possible())
         cr_skip_test("the worker of a GPU does not compute itself");
-    cr_assert_eq(gemmd_submit(connection, &product, &job), GEMMD_OK);
-    (void)test_status_number(connection, NULL, "jobs"); /* it has arrived */
-    wait_ms(30);
-    cr_assert_eq(kill(process_child(daemon_.pid, "worker"), SIGSTOP), 0);
-    cr_expect_eq(gemmd_wait(connection, job, -1, NULL), GEMMD_OK);
+    stop();
+    (void)close(mkstemp(once));
+    faulty_blas_choose(once);
+    start();
+    product.alpha = TEST_FAULT_ALPHA + TEST_FAULT_ENDLESS;
+    cr_expect_eq(gemmd_gemm(connection, &product, NULL), GEMMD_OK);
     cr_expect_eq(test_status_number(connection, "worker", "deaths"), 1);
+    cr_expect_neq(access(once, F_OK), 0);
     cr_expect(test_daemon_logged(&daemon_, "state=overdue"));
-    cr_expect(test_daemon_logged(&daemon_, "m=2000 n=2000 k=2000"));
+    cr_expect(test_daemon_logged(&daemon_, "m=70 n=60 k=50"));
     cr_expect(test_daemon_logged(&daemon_, "signal 9, a job hangs"));
 }
 
-/* Its heart is looked for ten times a second, so a client waits for well under a second more than a
- * new worker takes; the rest is for a loaded machine. */
-Test(worker_hang, of_a_gpu_is_noticed_within_a_second)
+static gemmd_status ask_for_a_product(void)
 {
     static float d[8 * 8];
     gemmd_product product = zeros(d, 8, 8, 8);
-    struct timespec begun, ended;
+
+    return gemmd_gemm(connection, &product, NULL);
+}
+
+static gemmd_status ask_for_memory(void)
+{
+    gemmd_buffer *buffer = NULL;
+    float data[4] = {1, 2, 3, 4}, back[4] = {0};
+    gemmd_status status = gemmd_buffer_create(connection, GEMMD_HOST, 4096, NULL, 0, &buffer);
+
+    if (status != GEMMD_OK)
+        return status;
+    cr_expect_eq(gemmd_buffer_write(buffer, 0, data, sizeof(data)), GEMMD_OK);
+    cr_expect_eq(gemmd_buffer_read(buffer, 0, back, sizeof(back)), GEMMD_OK);
+    cr_expect_arr_eq(back, data, sizeof(data));
+    return status;
+}
+
+/* The worker does not move any more, and something is asked of it: how long the answer takes. One
+ * of a GPU that had nothing to do is stopped by the front, too, and let go on then: tried again. */
+static double seconds_of_answer(gemmd_status (*ask)(void))
+{
+    double deaths = test_status_number(connection, "worker", "deaths"), begun;
+
+    do {
+        cr_assert_eq(ask_for_a_product(), GEMMD_OK);
+        (void)test_worker_hold(connection);
+        begun = now();
+        cr_expect_eq(ask(), GEMMD_OK);
+    } while (test_status_number(connection, "worker", "deaths") == deaths);
+    cr_expect_eq(test_status_number(connection, "worker", "deaths"), deaths + 1);
+    return now() - begun;
+}
+
+/* Its heart is looked for ten times a second, so a client waits for well under a second more than a
+ * new worker takes. A busy machine may be late, but not each time. */
+Test(worker_hang, of_a_gpu_is_noticed_within_a_second)
+{
+    enum { TRIES = 5 };
+
+    double seconds = 3600;
 
     if (!test_device_is_fake())
         cr_skip_test("the worker of a CPU may compute for as long as it takes");
-    cr_assert_eq(gemmd_gemm(connection, &product, NULL), GEMMD_OK);
-    cr_assert_eq(kill(worker_pid(), SIGSTOP), 0);
-    (void)clock_gettime(CLOCK_MONOTONIC, &begun);
-    cr_expect_eq(gemmd_gemm(connection, &product, NULL), GEMMD_OK);
-    (void)clock_gettime(CLOCK_MONOTONIC, &ended);
-    cr_expect_eq(test_status_number(connection, "worker", "deaths"), 1);
-    cr_expect_leq(ended.tv_sec - begun.tv_sec, 3);
+    for (int i = 0; i < TRIES && seconds > 2; i++)
+        seconds = seconds_of_answer(ask_for_a_product);
+    cr_expect_leq(seconds, 2);
     cr_expect(test_daemon_logged(&daemon_, "signal 9, the worker hangs: its heart stopped"));
 }
 
 /* Nothing is computed, so no limit of a job ends it. */
 Test(worker_hang, is_noticed_when_only_memory_is_asked_for)
 {
-    gemmd_buffer *buffer = NULL;
-    float data[4] = {1, 2, 3, 4}, back[4] = {0};
-
-    cr_assert_eq(kill(worker_pid(), SIGSTOP), 0);
-    cr_expect_eq(gemmd_buffer_create(connection, GEMMD_HOST, 4096, NULL, 0, &buffer), GEMMD_OK);
-    cr_expect_eq(test_status_number(connection, "worker", "deaths"), 1);
-    cr_expect_eq(gemmd_buffer_write(buffer, 0, data, sizeof(data)), GEMMD_OK);
-    cr_expect_eq(gemmd_buffer_read(buffer, 0, back, sizeof(back)), GEMMD_OK);
-    cr_expect_arr_eq(back, data, sizeof(data));
+    (void)seconds_of_answer(ask_for_memory);
 }
 
 /* It hangs before it takes the job, so the job does not hang. */
 Test(worker_hang, is_noticed_when_it_takes_no_job)
 {
-    static float d[64 * 64];
-    gemmd_product product = zeros(d, 64, 64, 64);
-
-    cr_assert_eq(kill(worker_pid(), SIGSTOP), 0);
-    cr_expect_eq(gemmd_gemm(connection, &product, NULL), GEMMD_OK);
-    cr_expect_leq(test_status_number(connection, "worker", "deaths"), 1);
+    (void)seconds_of_answer(ask_for_a_product);
+    cr_expect_not(test_daemon_logged(&daemon_, "state=overdue"));
 }
 
 Test(worker_hang, costs_only_the_job_that_hangs_alone)
@@ -154,17 +178,13 @@ Test(worker_hang, in_a_driver_that_does_not_end_is_not_waited_for)
 {
     static float d[LOSING_ROWS * 8];
     gemmd_product losing = zeros(d, LOSING_ROWS, 8, 8), good = zeros(d, 8, 8, 8);
-    struct timespec begun, ended;
 
     if (!test_device_is_fake())
         cr_skip_test("only the fake driver loses its device when told");
-    (void)clock_gettime(CLOCK_MONOTONIC, &begun);
     cr_expect_eq(gemmd_gemm(connection, &losing, NULL), GEMMD_GPU_FAULT);
     cr_expect_eq(gemmd_gemm(connection, &good, NULL), GEMMD_OK);
-    (void)clock_gettime(CLOCK_MONOTONIC, &ended);
     cr_expect_eq(test_status_number(connection, "worker", "deaths"), 2);
-    /* Two compiles of a loaded machine; each end that is waited for would be WORKER_DYING_S. */
-    cr_expect_leq(ended.tv_sec - begun.tv_sec, 5);
+    cr_expect_not(test_daemon_logged(&daemon_, "signal 9"), "an end was waited for, in vain");
 }
 
 /* The daemon was told "cuda:0" or "cpu"; a later worker gets the device of the first hello. */
@@ -174,7 +194,7 @@ Test(worker_hang, a_new_worker_gets_the_device_that_the_first_one_had)
     pid_t first = worker_pid(), second;
 
     cr_assert_eq(kill(first, SIGKILL), 0);
-    while ((second = worker_pid()) == first || second == 0)
-        wait_ms(10);
+    while ((second = worker_pid()) == first)
+        (void)usleep(1000);
     cr_expect(process_was_told(second, device));
 }

@@ -2,10 +2,13 @@
 
 #include "../../daemon/jit/sources.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* Where a kernel begins a job, and what is put before it. */
 #define JOB_FEED "sched/job_feed.cuh"
@@ -102,7 +105,20 @@ bool faulty_kernels_write(const char *directory)
     return is_right && feed;
 }
 
-void faulty_blas_choose(void)
+/* Asked by a child: the library's threads stay for as long as the process does, and a process with
+ * threads should not fork. */
+bool faulty_blas_is_possible(void)
+{
+    pid_t child = fork();
+    int status = -1;
+
+    if (child == 0)
+        _exit(dlopen("libopenblas.so.0", RTLD_NOW) ? 0 : 1);
+    (void)waitpid(child, &status, 0);
+    return status == 0;
+}
+
+void faulty_blas_choose(const char *once)
 {
     const char *given = getenv("ASAN_OPTIONS");
     char options[512];
@@ -112,4 +128,6 @@ void faulty_blas_choose(void)
                    given ? given : "", given ? ":" : "");
     (void)setenv("ASAN_OPTIONS", options, 1);
     (void)setenv("GEMMD_BLAS", FAULTY_BLAS, 1);
+    if (once)
+        (void)setenv("FAULTY_BLAS_ONCE", once, 1);
 }

@@ -27,5 +27,8 @@ const char *test_fault_name(enum test_fault fault);
  * alpha being a fault; but DOT's, which takes its jobs without a feed. False: they are not what
  * they were, or cannot be written. */
 bool faulty_kernels_write(const char *directory);
-/* For the environment of a daemon on the CPU: its BLAS, and a sanitizer that lets it die. */
-void faulty_blas_choose(void);
+/* Whether there is an OpenBLAS to be faulty. */
+bool faulty_blas_is_possible(void);
+/* For the environment of a daemon on the CPU: its BLAS, and a sanitizer that lets it die. With
+ * `once`, a file that is there, only the first fault is one; it removes the file. */
+void faulty_blas_choose(const char *once);

@@ -1,5 +1,6 @@
 /*
- * OpenBLAS, but a product with an alpha of faults.h is a fault of the process. For $GEMMD_BLAS.
+ * OpenBLAS, but a product with an alpha of faults.h is a fault of the process; when
+ * $FAULTY_BLAS_ONCE names a file, only for the one process that removes it. For $GEMMD_BLAS.
  */
 #include "../../daemon/worker/blas.h"
 #include "faults.h"
@@ -36,10 +37,20 @@ static void fault_endless(void)
         ;
 }
 
+static bool is_asked(double alpha)
+{
+    double fault = alpha - TEST_FAULT_ALPHA;
+    const char *once = getenv("FAULTY_BLAS_ONCE");
+
+    return fault >= 0 && fault < TEST_FAULT_COUNT && (!once || unlink(once) == 0);
+}
+
 static void fault_if_asked(double alpha)
 {
     static volatile int *nowhere;
 
+    if (!is_asked(alpha))
+        return;
     if (alpha == TEST_FAULT_ALPHA + TEST_FAULT_ADDRESS)
         *nowhere = 1;
     if (alpha == TEST_FAULT_ALPHA + TEST_FAULT_MISALIGNED)
