@@ -25,7 +25,7 @@ static void start(void)
 {
     test_daemon_start(&daemon_, NULL);
     watcher = test_daemon_connect(&daemon_);
-    worker = (pid_t)test_status_number(watcher, "worker", "pid");
+    worker = test_worker_pid(watcher);
 }
 
 static void stop(void)
@@ -316,7 +316,7 @@ Test(churn, processes_killed_at_any_instant_leave_nothing)
             before = measure();
         }
         for (int j = 0; j < AT_ONCE; j++) {
-            pids[j] = fork();
+            pids[j] = process_fork();
             if (pids[j] == 0)
                 client_process();
         }

@@ -169,7 +169,7 @@ Test(freeze, copy_outlives_the_worker)
     need_device();
     cr_assert_eq(gemmd_buffer_freeze(buffer), GEMMD_OK);
     expect_copied(buffer, 2);
-    cr_assert_eq(kill((pid_t)test_status_number(connection, "worker", "pid"), SIGKILL), 0);
+    cr_assert_eq(kill(test_worker_pid(connection), SIGKILL), 0);
     expect_copied(buffer, 2);
     cr_expect_eq(copies("copies_made"), 1);
 }

@@ -23,7 +23,6 @@
 
 static struct test_daemon daemon_;
 static gemmd *watcher;
-static pid_t worker;
 
 static void start(void)
 {
@@ -32,7 +31,6 @@ static void start(void)
     test_daemon_start(&daemon_, arguments);
     (void)chmod(daemon_.directory, 0755);
     watcher = test_daemon_connect(&daemon_);
-    worker = (pid_t)test_status_number(watcher, "worker", "pid");
 }
 
 static void stop(void)
@@ -100,7 +98,7 @@ Test(limits, connections_of_one_uid_are_bounded)
 /* A child that holds as many connections as another uid may have, until the pipe is closed. */
 static pid_t occupy(uid_t uid, int told, int kept)
 {
-    pid_t child = fork();
+    pid_t child = process_fork();
 
     if (child == 0) {
         static int fds[LIMIT_CLIENTS];
@@ -175,14 +173,15 @@ Test(limits, requests_in_flight_wait_on_the_clients_side)
 
     int fd = raw_greeted(&daemon_);
     uint64_t buffer = create(fd, BUFFER_HOST, 4096);
+    pid_t worker;
 
-    cr_assert_eq(kill(worker, SIGSTOP), 0);
+    worker = test_worker_hold(watcher);
     send_small_products(fd, 10, LIMIT_IN_FLIGHT + MORE, buffer);
     while (test_status_number(watcher, NULL, "jobs") < LIMIT_IN_FLIGHT)
         ;
     (void)poll(NULL, 0, 50); /* time for one too many */
     cr_expect_eq(test_status_number(watcher, NULL, "jobs"), LIMIT_IN_FLIGHT);
-    cr_assert_eq(kill(worker, SIGCONT), 0);
+    test_worker_release(worker);
     raw_expect_all(fd, 10, LIMIT_IN_FLIGHT + MORE, STATUS_OK);
     (void)close(fd);
 }
@@ -194,13 +193,13 @@ Test(limits, jobs_of_one_uid_are_bounded_over_its_connections)
     int fds[CONNECTIONS], late = raw_greeted(&daemon_);
     uint64_t buffer = create(late, BUFFER_HOST, 4096);
     struct raw_reply reply = {0};
+    pid_t worker;
 
-    cr_assert_eq(kill(worker, SIGCONT), 0);
     for (int i = 0; i < CONNECTIONS; i++) {
         fds[i] = raw_greeted(&daemon_);
         (void)create(fds[i], BUFFER_HOST, 4096);
     }
-    cr_assert_eq(kill(worker, SIGSTOP), 0);
+    worker = test_worker_hold(watcher);
     for (int i = 0; i < CONNECTIONS; i++)
         send_small_products(fds[i], 10, LIMIT_IN_FLIGHT, buffer);
     while (test_status_number(watcher, NULL, "jobs") < LIMIT_JOBS_PER_UID)
@@ -208,7 +207,7 @@ Test(limits, jobs_of_one_uid_are_bounded_over_its_connections)
     send_small_products(late, 7, 1, buffer);
     cr_assert(raw_receive(late, &reply));
     expect_limit(&reply, "", "jobs under way; the limit is 4096");
-    cr_assert_eq(kill(worker, SIGCONT), 0);
+    test_worker_release(worker);
     for (int i = 0; i < CONNECTIONS; i++) {
         raw_expect_all(fds[i], 10, LIMIT_IN_FLIGHT, STATUS_OK);
         (void)close(fds[i]);
@@ -315,12 +314,13 @@ Test(limits, inline_bytes_of_one_uid_are_bounded)
     int fds[FIT + 1];
     uint64_t buffers[FIT + 1];
     struct raw_reply reply = {0};
+    pid_t worker;
 
     for (int i = 0; i <= FIT; i++) {
         fds[i] = raw_greeted(&daemon_);
         buffers[i] = create(fds[i], BUFFER_HOST, REQUEST_INLINE_MAX);
     }
-    cr_assert_eq(kill(worker, SIGSTOP), 0);
+    worker = test_worker_hold(watcher);
     for (int i = 0; i <= FIT; i++) {
         const struct request read = read_request(4, buffers[i], REQUEST_INLINE_MAX);
 
@@ -330,7 +330,7 @@ Test(limits, inline_bytes_of_one_uid_are_bounded)
     }
     cr_assert(raw_receive(fds[FIT], &reply));
     expect_limit(&reply, "", "bytes of inline operands; the limit is");
-    cr_assert_eq(kill(worker, SIGCONT), 0);
+    test_worker_release(worker);
     for (int i = 0; i < FIT; i++)
         raw_expect(fds[i], 4, STATUS_OK);
     for (int i = 0; i <= FIT; i++)

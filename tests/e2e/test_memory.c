@@ -178,7 +178,7 @@ Test(memory, that_is_sealed_later_is_lost_to_its_owner_only)
 
     cr_assert_eq(reply.fault.status, STATUS_OK, "%s", reply.fault.message);
     cr_assert_eq(fcntl(kept, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
-    cr_assert_eq(kill((pid_t)test_status_number(other, "worker", "pid"), SIGKILL), 0);
+    cr_assert_eq(kill(test_worker_pid(other), SIGKILL), 0);
     product_check(other, &p);
     expect_refused(multiply(reply.buffer.id, N), STATUS_BUFFER_LOST, "a");
     product_check(other, &p);

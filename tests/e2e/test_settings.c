@@ -3,6 +3,7 @@
  * it says, and what a client held comes back however it ends. (How the file is read:
  * unit/test_settings.c; the built-in limits: test_limits.c.)
  */
+#include "../support/process.h"
 #include "../support/products.h"
 #include "../support/raw.h"
 
@@ -142,27 +143,21 @@ static struct request read_request(uint32_t id, uint64_t buffer, uint64_t length
         .id = id, .method = METHOD_BUFFER_READ, .body.buffer = {.id = buffer, .length = length}};
 }
 
-static void stop_worker(bool is_stopped)
-{
-    gemmd *connection = test_daemon_connect(&daemon_);
-    pid_t worker = (pid_t)test_status_number(connection, "worker", "pid");
-
-    cr_assert_eq(kill(worker, is_stopped ? SIGSTOP : SIGCONT), 0);
-    gemmd_close(connection);
-}
-
 Test(settings, jobs_are_limited)
 {
     char file[64];
     struct raw_reply reply = {0};
     uint64_t buffer;
+    gemmd *watcher;
+    pid_t worker;
     int fd;
 
     (void)snprintf(file, sizeof(file), "%s\njobs = 2\n", section());
     start_with(file);
+    watcher = test_daemon_connect(&daemon_);
     fd = raw_greeted(&daemon_);
     buffer = create(fd, BUFFER_HOST, 64).buffer.id;
-    stop_worker(true);
+    worker = test_worker_hold(watcher);
     for (uint32_t i = 0; i < 3; i++) {
         const struct request read = read_request(10 + i, buffer, 64);
 
@@ -171,8 +166,9 @@ Test(settings, jobs_are_limited)
     cr_assert(raw_receive(fd, &reply));
     cr_expect_eq(reply.id, 12);
     expect_limit(&reply, "jobs under way; the limit is 2");
-    stop_worker(false);
+    test_worker_release(worker);
     raw_expect_all(fd, 10, 2, STATUS_OK);
+    gemmd_close(watcher);
     (void)close(fd);
 }
 
@@ -329,7 +325,7 @@ Test(settings, a_wrong_file_stops_the_start_and_says_where)
 /* A client with some of everything, until it is killed. */
 static pid_t hold_everything(int told)
 {
-    pid_t child = fork();
+    pid_t child = process_fork();
 
     if (child != 0)
         return child;
@@ -355,7 +351,7 @@ static pid_t hold_everything(int told)
 
 static void wait_for(gemmd *watcher, const char *name, double value)
 {
-    for (int i = 0; i < 5000 && test_status_number(watcher, "charged", name) != value; i++)
+    for (int i = 0; i < 60000 && test_status_number(watcher, "charged", name) != value; i++)
         (void)usleep(1000);
     cr_expect_eq(test_status_number(watcher, "charged", name), value, "%s", name);
 }

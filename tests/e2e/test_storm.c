@@ -328,8 +328,8 @@ static void expect_nothing_left(gemmd *watcher, unsigned descriptors)
     while (test_status_number(watcher, NULL, "clients") > 1)
         ; /* each look is a turn of the daemon's loop */
     forget_names(watcher);
-    for (int i = 0; i < 5000 && (test_status_number(watcher, NULL, "jobs") > 0 ||
-                                 test_status_number(watcher, "buffers", "count") > 0);
+    for (int i = 0; i < 60000 && (test_status_number(watcher, NULL, "jobs") > 0 ||
+                                  test_status_number(watcher, "buffers", "count") > 0);
          i++)
         (void)poll(NULL, 0, 1); /* what the worker has begun, it ends */
     cr_assert_eq(test_status_number(watcher, NULL, "jobs"), 0);

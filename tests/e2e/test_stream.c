@@ -146,7 +146,7 @@ Test(stream, a_chain_of_products_keeps_its_order)
 
 static void kill_worker(void)
 {
-    cr_assert_eq(kill((pid_t)test_status_number(connection, "worker", "pid"), SIGKILL), 0);
+    cr_assert_eq(kill(test_worker_pid(connection), SIGKILL), 0);
 }
 
 Test(stream, a_worker_that_dies_in_the_middle_costs_a_delay)

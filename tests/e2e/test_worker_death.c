@@ -28,7 +28,7 @@ TestSuite(worker_death, .init = start, .fini = stop, .timeout = 120);
 
 static pid_t worker_pid(void)
 {
-    return (pid_t)test_status_number(connection, "worker", "pid");
+    return test_worker_pid(connection);
 }
 
 static void kill_worker(void)

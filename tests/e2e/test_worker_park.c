@@ -6,10 +6,7 @@
 
 #include <criterion/criterion.h>
 #include <signal.h>
-#include <stdio.h>
 #include <time.h>
-
-#define PATIENCE_MS 10000
 
 static struct test_daemon daemon_;
 static gemmd *connection;
@@ -30,29 +27,12 @@ TestSuite(worker_park, .init = start, .fini = stop, .timeout = 60);
 
 static pid_t worker_pid(void)
 {
-    return (pid_t)test_status_number(connection, "worker", "pid");
+    return test_worker_pid(connection);
 }
 
-static bool is_stopped(pid_t pid)
+static void await_stop(void)
 {
-    char path[64], state = 0;
-    FILE *file;
-
-    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    file = fopen(path, "re");
-    cr_assert_not_null(file);
-    cr_assert_eq(fscanf(file, "%*d (%*[^)]) %c", &state), 1);
-    (void)fclose(file);
-    return state == 'T';
-}
-
-static bool is_stopped_soon(pid_t pid)
-{
-    const struct timespec time = {.tv_nsec = 10000000};
-
-    for (int ms = 0; ms < PATIENCE_MS && !is_stopped(pid); ms += 10)
-        (void)nanosleep(&time, NULL);
-    return is_stopped(pid);
+    cr_assert(process_await_state(worker_pid(), 'T'));
 }
 
 static gemmd_status multiply(void)
@@ -76,7 +56,7 @@ Test(worker_park, stops_the_worker_of_an_idle_gpu_until_the_next_product)
         cr_skip_test("the worker of a CPU sleeps by itself");
     for (int i = 0; i < 3; i++) {
         cr_assert_eq(multiply(), GEMMD_OK);
-        cr_assert(is_stopped_soon(worker), "time %d", i);
+        await_stop();
     }
     cr_expect_eq(multiply(), GEMMD_OK);
     cr_expect_eq(worker_pid(), worker);
@@ -89,7 +69,7 @@ Test(worker_park, asking_for_memory_wakes_it)
 
     if (test_device_is_cpu())
         cr_skip_test("the worker of a CPU sleeps by itself");
-    cr_assert(is_stopped_soon(worker_pid()));
+    await_stop();
     cr_expect_eq(gemmd_buffer_create(connection, GEMMD_DEVICE, 4096, NULL, 0, &buffer), GEMMD_OK);
     gemmd_buffer_free(buffer);
 }
@@ -100,7 +80,7 @@ Test(worker_park, one_that_is_killed_in_its_sleep_is_replaced)
 
     if (test_device_is_cpu())
         cr_skip_test("the worker of a CPU sleeps by itself");
-    cr_assert(is_stopped_soon(worker));
+    await_stop();
     cr_assert_eq(kill(worker, SIGKILL), 0);
     cr_expect_eq(multiply(), GEMMD_OK);
     cr_expect_neq(worker_pid(), worker);
@@ -111,7 +91,7 @@ Test(worker_park, does_not_keep_the_daemon_from_ending)
 {
     if (test_device_is_cpu())
         cr_skip_test("the worker of a CPU sleeps by itself");
-    cr_assert(is_stopped_soon(worker_pid()));
+    await_stop();
 }
 
 Test(worker_park, leaves_the_worker_of_a_cpu_alone)
@@ -122,5 +102,5 @@ Test(worker_park, leaves_the_worker_of_a_cpu_alone)
         cr_skip_test("for the CPU");
     cr_assert_eq(multiply(), GEMMD_OK);
     (void)nanosleep(&time, NULL);
-    cr_expect_not(is_stopped(worker_pid()));
+    cr_expect_neq(process_state(worker_pid()), 'T');
 }
