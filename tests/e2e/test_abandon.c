@@ -71,17 +71,22 @@ Test(abandon, buffers_under_way_stay_charged_until_the_worker_has_answered)
     cr_expect_leq(process_descriptors(daemon_.pid), before + 1);
 }
 
-/* Two products whose inline operands take a chunk of staged memory each. */
+enum {
+    ROWS = 1450,
+    COLUMNS = 1500
+}; /* of fp32: a little more than half a chunk of staged memory */
+
+/* Two products whose inline operands take a chunk each. */
 static void multiply_and_go(void)
 {
-    static uint8_t data[2200 * 4 * 1500];
-    struct request product = raw_product(2, 2200, 1, 1500);
+    static uint8_t data[ROWS * COLUMNS * 4];
+    struct request product = raw_product(2, ROWS, 1, COLUMNS);
     int fd = raw_greeted(&daemon_);
 
     product.body.gemm.operand[OPERAND_A] =
         (struct request_operand){.kind = OPERAND_INLINE, .data = data, .size = sizeof(data)};
     product.body.gemm.operand[OPERAND_B] =
-        (struct request_operand){.kind = OPERAND_INLINE, .data = data, .size = 1500 * 4};
+        (struct request_operand){.kind = OPERAND_INLINE, .data = data, .size = COLUMNS * 4};
     cr_assert(raw_request(fd, &product, -1));
     product.id++;
     cr_assert(raw_request(fd, &product, -1));
@@ -91,7 +96,7 @@ static void multiply_and_go(void)
 
 Test(abandon, staged_operands_do_not_pile_up_in_the_queue_to_a_busy_worker)
 {
-    enum { ROUNDS = 150 }; /* more messages than the socket to the worker holds */
+    enum { ROUNDS = 100 }; /* more messages than the socket to the worker holds */
 
     unsigned before = process_descriptors(daemon_.pid);
     pid_t worker = test_worker_hold(watcher);
