@@ -74,7 +74,7 @@ static bool strides_fit(const struct problem *problem)
 bool plan_hopper_can(const struct problem *problem)
 {
     int64_t most = EXTENT_MAX - (1 << 16);
-    double smallest_tiles = divide_up(problem->m, 64) * divide_up(problem->n, 64);
+    double smallest_tiles = divide_up(problem->m, 16) * divide_up(problem->n, 64);
 
     return problem->m < most && problem->n < most && problem->k < most && problem->batch < most &&
            smallest_tiles * (double)problem->batch < UNITS_MAX && strides_fit(problem);

@@ -87,6 +87,27 @@ Test(plan, takes_tensor_copies_where_their_rules_hold_and_only_there)
     }
 }
 
+/* Which is in 32 bits, and the smallest have 16 rows. */
+Test(plan, ranks_nothing_whose_tiles_its_kernels_cannot_count)
+{
+    for (int64_t m = 1; m <= 65; m += 8) {
+        struct problem problem = product(DTYPE_BF16, DTYPE_BF16, m, 1, 1);
+        struct plan_ranking ranking;
+        struct fault fault = FAULT_NONE;
+
+        problem.batch = 1431655766; /* 33 rows of each are 94 GB */
+        problem.operand[OPERAND_A].stride = problem.operand[OPERAND_B].stride = 0;
+        cr_assert_eq(plan_rank(&problem, aligned, &h200, &ranking, &fault), STATUS_OK);
+        for (size_t i = 0; i < ranking.count; i++) {
+            const struct config *config = &ranking.plan[i].config;
+            int64_t tiles = (m + config->tile_m - 1) / config->tile_m * problem.batch;
+
+            cr_expect(config->family != CONFIG_HOPPER || tiles < INT64_C(1) << 31,
+                      "%lld rows in tiles of %u", (long long)m, config->tile_m);
+        }
+    }
+}
+
 Test(plan, fills_the_device_before_it_enlarges_tiles)
 {
     struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 1024, 1024, 1024);
