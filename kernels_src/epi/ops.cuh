@@ -63,6 +63,18 @@ struct epilogue {
         activation<scalar>(job.activation).apply(r);
     }
 
+    /* One element that D has, from its accumulator. */
+    DEVICE void gmem_from_accum(scalar r_accum, i64 row, i64 col) const
+    {
+        scalar r[1] = {r_accum}, r_c[1];
+
+        if (reads_c)
+            r_c[0] = reg_from_gmem(
+                element_address(job.c, item * job.stride_c + row * job.ldc + col));
+        apply(r, r_c, row, col);
+        gmem_from_reg(element_address(job.d, item * job.stride_d + row * job.ldd + col), r[0]);
+    }
+
     template <int N> DEVICE void add_bias(scalar (&r)[N], i64 row, i64 col) const
     {
         bool is_per_row = job.flags & GEMMD_JOB_BIAS_PER_ROW;

@@ -29,16 +29,11 @@ struct page_elements {
 
 #pragma unroll 1
         for (int i = 0; i < 16; i += 2, row += 2) {
-            float r[1] = {ld_shared_f32(s_first + i * smem::page_pitch)}, r_c[1];
+            float r = ld_shared_f32(s_first + i * smem::page_pitch);
 
             if (row >= job.m || col >= job.n)
                 return;
-            if (op.reads_c)
-                r_c[0] = reg_from_gmem(
-                    element_address(job.c, op.item * job.stride_c + row * job.ldc + col));
-            op.apply(r, r_c, row, col);
-            gmem_from_reg(element_address(job.d, op.item * job.stride_d + row * job.ldd + col),
-                          r[0]);
+            op.gmem_from_accum(r, row, col);
         }
     }
 

@@ -96,16 +96,9 @@ struct part_sum {
                         in_warp / block_chunks * 64 + warp % 4 * 16 + element % 4 / 2 * 8 + lane / 4);
         int col = (int)at.col + (int)(tile / cfg::cluster_m * cfg::tile_n +
                                       in_warp % block_chunks * 8 + lane % 4 * 2 + element % 2);
-        epilogue op(job, at.item);
-        float r[1] = {sum}, r_c[1];
 
-        if (row >= job.m || col >= job.n)
-            return;
-        if (op.reads_c)
-            r_c[0] = reg_from_gmem(
-                element_address(job.c, op.item * job.stride_c + row * job.ldc + col));
-        op.apply(r, r_c, row, col);
-        gmem_from_reg(element_address(job.d, op.item * job.stride_d + row * job.ldd + col), r[0]);
+        if (row < job.m && col < job.n)
+            epilogue(job, at.item).gmem_from_accum(sum, row, col);
     }
 
     DEVICE void run(u32 cta, u32 ctas) const
