@@ -77,13 +77,14 @@ template <typename TILE> struct realigned_operand {
     }
 
     /* The aligned chunk that g_wanted lies in, if the row has a byte in it, which `left` elements
-     * from g_wanted on say; so no page is touched that the row has no part in. */
+     * from g_wanted on say; so no page is touched that the row has no part in. Counted in elements:
+     * bytes of a row do not fit into 32 bits. */
     DEVICE static void raw_from_gmem(u32 s_chunk, u64 g_wanted, bool has_row, int left)
     {
         int skipped = (int)(g_wanted & 15);
 
         cp_async_cg_16(s_chunk, g_wanted - (u32)skipped,
-                       has_row && left * 2 + skipped > 0 ? 16 : 0);
+                       has_row && left + skipped / 2 > 0 ? 16 : 0);
     }
 
     DEVICE void raw_from_gmem(u32 s_raw) const
@@ -107,7 +108,7 @@ template <typename TILE> struct realigned_operand {
             return;
 #pragma unroll
         for (int back = raw::row_chunks * 16; back >= 0; back -= 128)
-            if (last_left * 2 + back > 0)
+            if (last_left + back / 2 > 0)
                 prefetch_global_l2(g_last - back);
     }
 

@@ -69,13 +69,30 @@ static void matrix_allocate(struct matrix *matrix, size_t alignment)
     memset(matrix->data, POISON, matrix->bytes);
 }
 
-static void matrix_fill(struct matrix *matrix)
+/* Memory that is there where it is touched: zeros, for matrices larger than the machine's. */
+static void matrix_reserve(struct matrix *matrix)
+{
+    matrix->bytes = (at(matrix, matrix->batch - 1, matrix->rows - 1, matrix->cols - 1) + 1) *
+                    dtype_size(matrix->dtype);
+    matrix->map_size = page_up(matrix->bytes);
+    matrix->map = mmap(NULL, matrix->map_size, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert(matrix->map != MAP_FAILED);
+    matrix->data = matrix->map;
+}
+
+static void matrix_fill_columns(struct matrix *matrix, int64_t columns)
 {
     for (int64_t b = 0; b < matrix->batch; b++)
         for (int64_t i = 0; i < matrix->rows; i++)
-            for (int64_t j = 0; j < matrix->cols; j++)
+            for (int64_t j = 0; j < columns; j++)
                 dtype_store(matrix->dtype, matrix->data, at(matrix, b, i, j),
                             random_value(matrix->dtype));
+}
+
+static void matrix_fill(struct matrix *matrix)
+{
+    matrix_fill_columns(matrix, matrix->cols);
 }
 
 static void matrix_free(struct matrix *matrix)
