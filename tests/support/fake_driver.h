@@ -48,6 +48,7 @@ struct fake_driver_live {
 FAKE_API void fake_driver_reset(void);
 /* In place of the product; NULL: launches do nothing. */
 FAKE_API void fake_driver_on_launch(fake_driver_launch_fn fn);
+FAKE_API void fake_driver_product(const struct fake_driver_launch *launch);
 /* Call number `nth` (from 0, counted from now) of "cuName" returns `result`. */
 FAKE_API void fake_driver_fail(const char *name, unsigned nth, CUresult result);
 /* From now on every call returns `result`, as after a kernel's illegal access. */

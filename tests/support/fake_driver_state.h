@@ -56,8 +56,6 @@ typedef void (*fake_driver_run_fn)(const void *argument);
 CUresult
 fake_driver_queue(CUstream stream, fake_driver_run_fn run, const void *argument, size_t size);
 
-/* What a launch does unless the test says otherwise. */
-void fake_driver_product(const struct fake_driver_launch *launch);
 /* What a module's second kernel does. */
 void fake_driver_repack(const struct gemmd_repack *what);
 
