@@ -332,20 +332,27 @@ static int results_poison(struct kernel_ring *ring, struct fault *ret_fault)
                   ring->results, size, ring->stream);
 }
 
-static int take_turn(struct kernel_ring *ring,
-                     const struct turn *turn,
-                     int times,
-                     struct kernel_ring_report *report,
-                     struct fault *ret_fault)
+/* All widths and distances. */
+static int take_turns(struct kernel_ring *ring,
+                      struct turn turn,
+                      int times,
+                      struct kernel_ring_report *report,
+                      struct fault *ret_fault)
 {
     static char expected[KERNEL_RING_VERSIONS][MATRIX];
-    int r = results_poison(ring, ret_fault);
+    uint32_t all = ring->facts.multiprocessors;
+    int r = 0;
 
-    expect(turn, expected);
-    for (int i = 0; i < times && !r; i++) {
-        r = play(ring, turn, ret_fault);
-        if (!r)
-            judge(ring, turn, (const char(*)[MATRIX])expected, report);
+    expect(&turn, expected);
+    for (int i = 0; i < 2 * KERNEL_RING_SLOTS && !r; i++) {
+        turn.items = i & 1 ? MAX(all / NARROW, 1u) : all;
+        turn.distance = i / 2;
+        r = results_poison(ring, ret_fault);
+        for (int t = 0; t < times && !r; t++) {
+            r = play(ring, &turn, ret_fault);
+            if (!r)
+                judge(ring, &turn, (const char(*)[MATRIX])expected, report);
+        }
     }
     return r;
 }
@@ -363,21 +370,15 @@ int kernel_ring_run(struct kernel_ring *ring,
                     struct kernel_ring_report *ret_report,
                     struct fault *ret_fault)
 {
-    uint32_t all = ring->facts.multiprocessors;
+    struct turn turn = {.reader = reader, .splits = splits};
     int r = 0;
 
     *ret_report = (struct kernel_ring_report){0};
     for (ring->round = 0; ring->round < KERNEL_RING_SLOTS && !r; ring->round++)
         r = write_slot(ring, ret_fault);
-    for (int i = 0; i < 4 * KERNEL_RING_SLOTS && !r; i++) {
-        struct turn turn = {.reader = reader,
-                            .splits = splits,
-                            .items = i & 1 ? MAX(all / NARROW, 1u) : all,
-                            .distance = i / 4,
-                            .as_c = i & 2};
-
-        if (!turn.as_c || reads_c(reader))
-            r = take_turn(ring, &turn, times, ret_report, ret_fault);
-    }
+    r = r ? r : take_turns(ring, turn, times, ret_report, ret_fault);
+    turn.as_c = true;
+    if (!r && reads_c(reader))
+        r = take_turns(ring, turn, times, ret_report, ret_fault);
     return r;
 }
