@@ -29,8 +29,14 @@ endfunction()
 
 gemmd_collect(${CMAKE_SOURCE_DIR})
 
-# Systemd and friends are installed where the distribution looks for them.
-install(FILES ${CMAKE_SOURCE_DIR}/deploy/gemmd.service ${CMAKE_SOURCE_DIR}/deploy/gemmd.socket
+# Systemd and friends are installed where the distribution looks for them. The service names the
+# daemon's path, which is known when it is installed (--prefix).
+install(CODE "
+    cmake_path(ABSOLUTE_PATH CMAKE_INSTALL_PREFIX NORMALIZE OUTPUT_VARIABLE prefix)
+    cmake_path(APPEND prefix \"${CMAKE_INSTALL_SBINDIR}\" OUTPUT_VARIABLE GEMMD_SBINDIR)
+    configure_file(\"${CMAKE_SOURCE_DIR}/deploy/gemmd.service.in\"
+        \"${CMAKE_BINARY_DIR}/gemmd.service\" @ONLY)")
+install(FILES ${CMAKE_BINARY_DIR}/gemmd.service ${CMAKE_SOURCE_DIR}/deploy/gemmd.socket
     DESTINATION lib/systemd/system)
 install(FILES ${CMAKE_SOURCE_DIR}/deploy/sysusers.conf DESTINATION lib/sysusers.d
     RENAME gemmd.conf)
