@@ -294,6 +294,26 @@ Test(tune, takes_a_suite_of_shapes_from_gemmctl)
     cr_expect_eq(test_status_number(connection, "tuning", "classes"), 2);
 }
 
+Test(tune, takes_the_output_type_that_was_asked_for_all_lines_of_a_suite)
+{
+    char path[160], command[512], answer[4096];
+    const char *program = getenv("GEMMD_TEST_GEMMCTL");
+    FILE *file;
+
+    only_on_a_gpu();
+    (void)snprintf(path, sizeof(path), "%s/suite", state);
+    file = fopen(path, "w");
+    fprintf(file, "small,bf16,nt,64,64,64\n");
+    (void)fclose(file);
+    (void)snprintf(command, sizeof(command),
+                   "%s tune %s --keep 1 --out-dtype fp32 --json --socket %s",
+                   program ? program : GEMMCTL, path, daemon_.socket);
+    file = popen(command, "r");
+    answer[fread(answer, 1, sizeof(answer) - 1, file)] = '\0';
+    cr_expect_eq(pclose(file), 0);
+    cr_expect(strstr(answer, ".bf16.fp32.nt."), "%s", answer);
+}
+
 /* --- idle ------------------------------------------------------------------------------------ */
 
 static void restart_idle(void)

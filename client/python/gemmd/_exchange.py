@@ -49,14 +49,14 @@ class Exported:
             os.close(record.fd)
 
     def _map(self, fd: int, device: str) -> None:
-        if self.kind == CPU:
-            self._bytes = np.frombuffer(mmap.mmap(fd, self.size), np.uint8)
-            self.address = self._bytes.ctypes.data
-            return
         try:
-            self.ordinal = driver().ordinal_of(device)
-            self.address = driver().map(fd, self.size, self.ordinal)
-        except CudaError as error:
+            if self.kind == CPU:
+                self._bytes = np.frombuffer(mmap.mmap(fd, self.size), np.uint8)
+                self.address = self._bytes.ctypes.data
+            else:
+                self.ordinal = driver().ordinal_of(device)
+                self.address = driver().map(fd, self.size, self.ordinal)
+        except (CudaError, OSError) as error:
             raise Unsupported(f"the buffer cannot be mapped here: {error}", "array") from error
 
     def __del__(self) -> None:

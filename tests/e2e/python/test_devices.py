@@ -7,6 +7,7 @@ import gc
 import os
 import tempfile
 import unittest
+import unittest.mock
 
 import numpy as np
 from support import DaemonTest, assert_is_product, is_cpu, values
@@ -105,6 +106,14 @@ class Out(DaemonTest):
             named.__dlpack__(copy=True)
         with self.assertRaises(BufferError):
             named.__dlpack__(dl_device=(7, 0))
+
+    def test_what_cannot_be_mapped_says_so(self) -> None:
+        if not is_cpu():
+            self.skipTest("its memory is mapped by CUDA")
+        x = self.connection.device_buffer((4, 4), exportable=True)
+        refuse = unittest.mock.patch("mmap.mmap", side_effect=OSError(12, "no address space"))
+        with refuse, self.assertRaisesRegex(BufferError, "no address space"):
+            x.__dlpack__()
 
     def test_memory_lives_as_long_as_somebody_has_it(self) -> None:
         x = self.connection.device_buffer((4, 4), exportable=True).upload(np.eye(4))
