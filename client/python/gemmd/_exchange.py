@@ -28,9 +28,17 @@ from ._library import ExportRecord, ImportRecord
 
 if TYPE_CHECKING:
     from ._memory import Memory
-    from ._session import Mapping, Session
+    from ._session import Session
 
 IMPORTS_KEPT = 32
+
+
+class Mapping(NamedTuple):
+    """A buffer, and where its host memory lies in this process; address 0: it has none here."""
+
+    address: int
+    size: int
+    buffer: int
 
 
 class Exported:

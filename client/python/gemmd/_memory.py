@@ -10,12 +10,12 @@ import numpy as np
 
 from ._elements import Element, convert, element_of, holds
 from ._errors import Error, InvalidArgument, Unsupported
-from ._exchange import Exported, wait_for_producer
+from ._exchange import Exported, Mapping, wait_for_producer
 from ._interop import CUDA, DeviceView, as_host, new_capsule
 
 if TYPE_CHECKING:
     from ._connection import Connection
-    from ._session import Mapping, Session
+    from ._session import Session
 
 Shape = Union[int, tuple[int, ...]]
 BYTES_MAX = 2**63 - 1  # of an array; ctypes would cut what is larger

@@ -4,6 +4,8 @@ Threads. The C library wants one thread at a time in a connection: `_lock` is he
 never while waiting for an answer (but for as long as the library itself would spin). Of the threads
 that wait, one, the leader, watches the descriptor and takes in answers for all; the others sleep
 until their product is done or the leader has left. Without that every answer would wake everybody.
+Event loops and done() take answers in as well, the leader's too, and then wake it: the descriptor
+that it watches is silent again.
 
 Garbage. An array's last reference can vanish anywhere, also inside a call of this module in the
 same thread, so whoever finds a buffer dead only notes it; it is freed by the first to get the lock.
@@ -29,10 +31,10 @@ import sys
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional
 
 from ._errors import Disconnected, Error, Forked, Status, error_of
-from ._exchange import Exchange
+from ._exchange import Exchange, Mapping
 from ._future import Future, Result
 from ._library import ErrorRecord, InfoRecord, ProductRecord, ResultRecord, library
 
@@ -46,14 +48,6 @@ SPIN_SECONDS = 50e-6  # as long as the library spins before it sleeps: cheaper t
 _OURS = {"d": "out", "input": "dtype", "output": "out_dtype", "deadline_seconds": "deadline"}
 
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-
-
-class Mapping(NamedTuple):
-    """Host memory of a buffer, in this process."""
-
-    address: int
-    size: int
-    buffer: int
 
 
 class Session:
@@ -72,11 +66,11 @@ class Session:
         self.exchange = Exchange()
 
         self._state = threading.Lock()  # of the next two; nothing is called under it
-        self._is_led = False
+        self._led: Optional[Future] = None  # what the leader waits for
         self._waiters: dict[threading.Event, Future] = {}
         # Made when first needed: one costs a system call per answer, the other a descriptor.
         self._fd = -1  # gemmd_fd()
-        self._wake = -1  # ends the leader's sleep when the session closes
+        self._wake = -1  # ends the leader's sleep
         self._readers: dict[Any, int] = {}  # event loop: who awaits there
 
         self._connect(path)
@@ -303,7 +297,9 @@ class Session:
         poller.register(self._descriptor(), select.POLLIN)
         return bool(poller.poll(0))
 
-    def _take_in(self, wanted: Optional[Future], seconds: float) -> list[Future]:
+    def _take_in(
+        self, wanted: Optional[Future], seconds: float, leads: bool = False
+    ) -> list[Future]:
         """Settles `wanted` if it is done within so long. If not, all that are done, since the
         descriptor stays readable while answers wait to be taken. Returns those settled whose
         callbacks are to be called, by a thread that holds nothing: they may wait themselves."""
@@ -319,16 +315,18 @@ class Session:
                         settled.append(future)
                     elif not self._is_readable():
                         break
-        self._wake_followers(settled)
+        self._wake_waiters(settled, leads)
         self._bury()
         return [future for future in settled if future._callbacks]
 
-    def _wake_followers(self, settled: list[Future]) -> None:
+    def _wake_waiters(self, settled: list[Future], leads: bool = False) -> None:
         if settled:
             with self._state:
                 for waiter, future in self._waiters.items():
                     if future._is_done:
                         waiter.set()
+                if not leads and self._led is not None and self._led._is_done and self._wake >= 0:
+                    os.eventfd_write(self._wake, 1)
 
     def take_in(self, wanted: Optional[Future] = None) -> None:
         for future in self._take_in(wanted, 0):
@@ -358,11 +356,11 @@ class Session:
     def _lead_or_follow(self, future: Future, deadline: float) -> None:
         waiter, settled = None, []
         with self._state:
-            if self._is_led:
+            if self._led is not None:
                 waiter = threading.Event()
                 self._waiters[waiter] = future
             else:
-                self._is_led = True
+                self._led = future
         try:
             if waiter is None:
                 settled = self._lead(future, deadline)
@@ -372,10 +370,10 @@ class Session:
         finally:
             with self._state:
                 if waiter is None:
-                    self._is_led = False
+                    self._led = None
                 else:
                     del self._waiters[waiter]
-                if not self._is_led and self._waiters:  # who leads next
+                if self._led is None and self._waiters:  # who leads next
                     next(iter(self._waiters)).set()
         for one in settled:
             one._announce()
@@ -383,13 +381,15 @@ class Session:
     def _lead(self, future: Future, deadline: float) -> list[Future]:
         """Until the future is done, it is too late, or there are callbacks to call."""
         seconds = max(0.0, min(SPIN_SECONDS, deadline - time.monotonic()))
-        settled = self._take_in(future, seconds)
+        settled = self._take_in(future, seconds, leads=True)
         if future._is_done or settled:
             return settled
         poller = self._poller()
         while not (future._is_done or settled) and (left := deadline - time.monotonic()) > 0:
-            poller.poll(None if left > 1e6 else math.ceil(left * 1e3))
-            settled = self._take_in(future, 0)
+            ready = poller.poll(None if left > 1e6 else math.ceil(left * 1e3))
+            if (self._wake, select.POLLIN) in ready:
+                os.eventfd_read(self._wake)
+            settled = self._take_in(future, 0, leads=True)
         return settled
 
     def _poller(self) -> select.poll:
@@ -439,9 +439,7 @@ class Session:
             self.wait(oldest, None)
         with self._lock:
             abandoned = self._end()
-            if self._wake >= 0:
-                os.eventfd_write(self._wake, 1)
-        self._wake_followers(abandoned)
+        self._wake_waiters(abandoned)
         self._bury()
         for future in abandoned:
             future._announce()
@@ -489,7 +487,7 @@ class Session:
     def after_fork_in_child(self) -> None:
         self._state = threading.Lock()
         self._waiters.clear()
-        self._is_led = False
+        self._led = None
 
 
 def _after_fork_in_child() -> None:

@@ -94,6 +94,17 @@ class Threads(DaemonTest):
         self.assertEqual([type(error) for error in raised], [gemmd.Disconnected] * 4, raised)
         self.assertTrue(all(one.done() for one in futures))
 
+    def test_who_waits_is_told_when_another_takes_the_answer_in(self) -> None:
+        a = np.ones((200, 200))
+        for _ in range(100):
+            future = self.connection.submit(a, a)
+            waiting = threading.Thread(target=future.result, daemon=True)
+            waiting.start()
+            while not future.done():
+                pass
+            waiting.join(20)
+            self.assertFalse(waiting.is_alive())
+
     def test_followers_with_timeouts_do_not_lose_the_lead(self) -> None:
         timeouts = threading.Semaphore(0)
 
