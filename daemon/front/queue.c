@@ -342,7 +342,7 @@ void queue_completed(struct queue *queue, const struct gemmd_completion *complet
         return;
     }
     job = command->job;
-    queue_note_progress(queue);
+    queue_note_moves(queue);
     take_completion(queue, command, completion);
     if (job->in_flight == 0 && job->state == JOB_COMMITTED)
         complete_job(queue, job, *completion);

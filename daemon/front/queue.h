@@ -137,4 +137,5 @@ void queue_worker_died(struct queue *queue, uint64_t taken);
 /* queue_overdue.c. Called every WORKER_LOOK_MS while commands are in flight: whether the command
  * that runs has run for so long that it hangs, or the device stands still. */
 enum worker_verdict queue_judge(struct queue *queue);
-void queue_note_progress(struct queue *queue); /* something completed */
+void queue_note_moves(
+    struct queue *queue); /* something completed: the device does not stand still */

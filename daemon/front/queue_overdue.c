@@ -48,16 +48,11 @@ log_overdue(const struct queue *queue, const struct queue_command *command, doub
 
 /* --- a device that stands still --------------------------------------------------------------- */
 
-static void note_moves(struct queue *queue)
+void queue_note_moves(struct queue *queue)
 {
     if (steal(queue->is_still_told, false))
         log_warning("device=\"%s\" state=moves", queue->worker->device.name);
     queue->still_looks = 0;
-}
-
-void queue_note_progress(struct queue *queue)
-{
-    note_moves(queue);
 }
 
 static void tell_still(struct queue *queue, double seconds)
@@ -114,6 +109,6 @@ enum worker_verdict queue_judge(struct queue *queue)
         return WORKER_IS_WELL;
     if (steal(queue->answers, answers) == answers)
         return judge_device(queue);
-    note_moves(queue);
+    queue_note_moves(queue);
     return judge_command(queue, command);
 }
