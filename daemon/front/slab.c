@@ -8,8 +8,8 @@ struct slab {
     struct list link;
     struct slabs *slabs;
     struct memory memory;
-    struct list cuts;  /* struct slab_cut, by offset */
-    bool is_notifying; /* its cuts are walked: it must stay */
+    struct list cuts;       /* struct slab_cut, by offset */
+    struct list *following; /* while its cuts are told, and it must stay: the next one; else NULL */
 };
 
 void slabs_init(struct slabs *slabs, struct worker_process *worker)
@@ -39,7 +39,7 @@ static void slab_free(struct slab *slab)
 
 static void free_if_unused(struct slab *slab)
 {
-    if (list_is_empty(&slab->cuts) && !slab->is_notifying)
+    if (list_is_empty(&slab->cuts) && !slab->following)
         slab_free(slab);
 }
 
@@ -47,14 +47,14 @@ static void slab_changed(struct memory *memory)
 {
     struct slab *slab = container_of(memory, struct slab, memory);
 
-    slab->is_notifying = true;
-    list_for_each_safe(cursor, following, &slab->cuts)
-    {
-        struct slab_cut *cut = container_of(cursor, struct slab_cut, link);
+    slab->following = slab->cuts.next;
+    while (slab->following != &slab->cuts) {
+        struct slab_cut *cut = container_of(slab->following, struct slab_cut, link);
 
-        cut->changed(cut); /* may give it back */
+        slab->following = cut->link.next;
+        cut->changed(cut); /* may give it back, and any other: the queue goes on meanwhile */
     }
-    slab->is_notifying = false;
+    slab->following = NULL;
     free_if_unused(slab);
 }
 
@@ -139,6 +139,8 @@ void slab_give(struct slab_cut *cut)
 
     if (!slab)
         return;
+    if (slab->following == &cut->link)
+        slab->following = cut->link.next;
     list_unlink(&cut->link);
     free_if_unused(slab);
 }

@@ -22,7 +22,7 @@ static void stop(void)
     cr_expect(list_is_empty(&worker.memories));
 }
 
-TestSuite(slab, .init = start, .fini = stop);
+TestSuite(slab, .init = start, .fini = stop, .timeout = 30);
 
 static unsigned told;
 
@@ -118,6 +118,30 @@ Test(slab, tells_each_cut_and_may_lose_them_all_meanwhile)
     slab_memory(&cuts[0])->changed(slab_memory(&cuts[0]));
     cr_expect_eq(told, 6);
     cr_expect_eq(slabs.count, 0);
+}
+
+/* Telling one lets the queue go on: what ends there may have been the last user of another. */
+static struct slab_cut neighbours[3];
+
+static void give_the_others_when_changed(struct slab_cut *cut)
+{
+    told++;
+    for (int i = 0; i < 3; i++) {
+        if (&neighbours[i] != cut)
+            slab_give(&neighbours[i]);
+    }
+}
+
+Test(slab, told_one_may_take_its_neighbours_with_it)
+{
+    for (int i = 0; i < 3; i++) {
+        take(100, &neighbours[i]);
+        neighbours[i].changed = give_the_others_when_changed;
+    }
+    slab_memory(&neighbours[0])->changed(slab_memory(&neighbours[0]));
+    cr_expect_eq(told, 1);
+    cr_expect_eq(slabs.count, 1);
+    slab_give(&neighbours[0]);
 }
 
 Test(slab, lost_one_is_not_cut_again)
