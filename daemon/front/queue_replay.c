@@ -160,6 +160,14 @@ static void tell_lost(struct queue *queue, struct list *lost)
         queue_finish(queue, queue_job_of(lost->next), &fault, NULL);
 }
 
+/* What had not begun may be late again. */
+static void go_again(struct queue *queue, struct job *job)
+{
+    if (job->deadline_ns != 0 && !queue_has_started(job))
+        list_append(&queue->timed, &job->deadline_link);
+    queue_settle(queue, job);
+}
+
 void queue_worker_died(struct queue *queue, uint64_t taken)
 {
     bool is_prime = was_a_jobs_fault(queue);
@@ -195,6 +203,6 @@ void queue_worker_died(struct queue *queue, uint64_t taken)
         list_append(&again, &running->queue_link);
     }
     while (!list_is_empty(&again))
-        queue_settle(queue, queue_job_of(again.next));
+        go_again(queue, queue_job_of(again.next));
     tell_lost(queue, &lost);
 }

@@ -125,6 +125,7 @@ static void worker_died(struct worker_process *worker, uint64_t taken)
 
     kernels_forget(&server->kernels);
     queue_worker_died(&server->queue, taken);
+    deadline_callback(&server->deadline); /* of what was committed and had not begun */
 }
 
 static void kernels_changed(struct kernels *kernels)

@@ -1,6 +1,7 @@
 /*
  * The queue when a worker dies: what goes again, what is lost, who is guilty.
  */
+#include "../../daemon/core/clock.h"
 #include "queue_fixture.h"
 
 TestSuite(queue_replay, .init = start, .fini = stop, .timeout = 30);
@@ -240,4 +241,43 @@ Test(queue_replay, waits_for_no_spare_when_the_worker_was_killed)
     die();
     cr_expect_eq(take(), ran);
     complete(ran);
+}
+
+/* No worker comes for a while. */
+static void die_for_long(void)
+{
+    worker.state = WORKER_DOWN;
+    queue_worker_died(&queue, link_commands_taken(&worker.link));
+}
+
+Test(queue_replay, what_had_not_begun_is_told_when_it_is_late)
+{
+    struct job *late = copy(1, 0, 1, 0);
+    const uint64_t deadline = clock_now_ns() + UINT64_C(3600000000000);
+    uint64_t number;
+
+    late->deadline_ns = deadline;
+    number = submit(&session_a, late);
+    cr_expect_eq(queue_expire(&queue, deadline + 1), 0, "it is committed");
+    die_for_long();
+    cr_expect_eq(queue_expire(&queue, deadline - 1), deadline);
+    cr_expect_eq(queue_expire(&queue, deadline + 1), 0);
+    cr_expect_eq(status_of(number), STATUS_DEADLINE);
+}
+
+Test(queue_replay, what_had_begun_is_not_late)
+{
+    struct job *begun = copy(1, 0, 1, 0);
+    const uint64_t deadline = clock_now_ns() + UINT64_C(3600000000000);
+    uint64_t number;
+
+    begun->deadline_ns = deadline;
+    number = submit(&session_a, begun);
+    cr_assert_eq(take(), number);
+    die_for_long();
+    cr_expect_eq(queue_expire(&queue, deadline + 1), 0);
+    die();
+    cr_expect_eq(take(), number);
+    complete(number);
+    cr_expect_eq(status_of(number), STATUS_OK);
 }
