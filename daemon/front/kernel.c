@@ -144,7 +144,7 @@ void kernels_loaded(struct kernels *kernels, uint64_t id, const struct fault *fa
         if (fault->status == STATUS_OK) {
             kernel->state = KERNEL_LOADED;
             kernel->was_refused = false;
-            kernel->deaths = 0;
+            kernel->half_deaths = 0;
             kernels->changed(kernels);
         } else if (kernel->was_refused) {
             kernel_fail(kernel, fault);
@@ -180,12 +180,18 @@ uint64_t kernels_count(const struct kernels *kernels)
     return count;
 }
 
+static bool is_deadly(const struct kernel *kernel)
+{
+    return kernel->half_deaths >= 2 * WORKER_ASK_DEATHS;
+}
+
 /* Loaded again and again, it would take one worker after the other with it. */
 static void kernel_blame(struct kernel *kernel)
 {
     struct fault fault;
 
-    if (++kernel->deaths < WORKER_ASK_DEATHS)
+    kernel->half_deaths += worker_half_deaths(kernel->table->worker);
+    if (!is_deadly(kernel))
         return;
     (void)fault_set(&fault, STATUS_GPU_FAULT, "",
                     "the worker died each time it loaded the kernel; it is not tried again");
@@ -248,7 +254,7 @@ int kernels_want(struct kernels *kernels, const struct config *config, struct ke
         kernel = kernel_new(kernels, config);
     if (!kernel)
         return error_origin(-ENOMEM);
-    if (kernel->state == KERNEL_FAILED && kernel->deaths < WORKER_ASK_DEATHS) {
+    if (kernel->state == KERNEL_FAILED && !is_deadly(kernel)) {
         kernel->was_refused = false;
         r = kernel_compile(kernel);
     }

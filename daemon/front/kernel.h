@@ -30,9 +30,8 @@ struct kernel {
     uint64_t size;
     enum compiler_source source;
     double compile_seconds;
-    bool was_refused; /* by the driver, once: the second time is a failure */
-    uint32_t
-        deaths; /* of workers that were loading it; from WORKER_ASK_DEATHS on it stays FAILED */
+    bool was_refused;     /* by the driver, once: the second time is a failure */
+    uint32_t half_deaths; /* of workers that loaded it; from WORKER_ASK_DEATHS on it stays FAILED */
     struct fault fault;
 };
 

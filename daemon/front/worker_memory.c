@@ -197,11 +197,12 @@ static struct memory *memory_suspect(struct worker_process *worker)
 }
 
 /* Asked for again and again, it would take one worker after the other with it. */
-static void memory_blame(struct memory *memory)
+static void memory_blame(struct memory *memory, uint32_t half_deaths)
 {
-    if (memory->suspected)
+    memory->half_deaths += half_deaths;
+    if (memory->suspected && half_deaths > 1)
         memory->suspected(memory);
-    if (++memory->deaths < WORKER_ASK_DEATHS)
+    if (memory->half_deaths < 2 * WORKER_ASK_DEATHS)
         return;
     memory_refused(memory, STATUS_GPU_FAULT, "the worker died each time it mapped this memory");
     if (memory->changed)
@@ -221,7 +222,7 @@ void worker_memories_forget(struct worker_process *worker)
             memory->state = MEMORY_WANTED;
     }
     if (suspect)
-        memory_blame(suspect);
+        memory_blame(suspect, worker_half_deaths(worker));
 }
 
 static struct memory *memory_find(struct worker_process *worker, uint64_t id)
@@ -248,7 +249,7 @@ memory_mapped(struct worker_process *worker, const struct link_message *message,
         memory->address = message->address;
         memory->state = MEMORY_MAPPED;
         memory->was_mapped = true;
-        memory->deaths = 0;
+        memory->half_deaths = 0;
     } else if (memory) {
         memory_refused(memory, message->fault.status, message->fault.message);
         if (is_clients_own(memory) && message->fault.argument[0] != '\0')

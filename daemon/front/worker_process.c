@@ -38,6 +38,11 @@ bool worker_died_loading(const struct worker_process *worker)
     return worker->in_flight == 0 && worker->loads_expected > 0;
 }
 
+uint32_t worker_half_deaths(const struct worker_process *worker)
+{
+    return worker->verdict == WORKER_DEVICE_STILL ? 1 : 2;
+}
+
 uint64_t worker_system_calls(const struct worker_process *worker)
 {
     return worker->system_calls + worker->link.system_calls;
@@ -252,7 +257,6 @@ static void attend(struct worker_process *worker)
 {
     worker->state = WORKER_STARTING;
     worker->is_lost = worker->has_completed = false;
-    worker->kernel_looks = 0;
     worker->verdict = WORKER_IS_WELL;
     worker->lost = FAULT_NONE;
     worker->started_ns = clock_now_ns();

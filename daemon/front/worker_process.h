@@ -23,11 +23,11 @@
 #include <uv.h>
 
 #define WORKER_START_ATTEMPTS 5 /* deaths in a row, without a job taken, before we give up */
-#define WORKER_ASK_DEATHS                                                                          \
-    2                       /* of workers while they map or load the same: it is not asked again   \
-                             */
-#define WORKER_QUIT_MS 5000 /* from LINK_QUIT to SIGKILL */
-#define WORKER_LOOK_MS 100  /* between two looks at a worker that has something to do */
+/* Of workers in a row while they map or load the same, after which that is not asked for again. One
+ * that waited in the kernel (below) may have waited for others: it counts for half of one. */
+#define WORKER_ASK_DEATHS 2
+#define WORKER_QUIT_MS    5000 /* from LINK_QUIT to SIGKILL */
+#define WORKER_LOOK_MS    100  /* between two looks at a worker that has something to do */
 /* Looks without a heartbeat, after which it hangs. With commands alone a millisecond is usual.
  * While it maps, loads or computes: a mapping of 64 GiB takes 3 s and is no hang; and before its
  * first command has ended, since the driver's first calls may wait for a device that others have.
@@ -66,9 +66,9 @@ struct memory {
     uint64_t allocation;             /* and the bytes of that */
     uint8_t handle[LINK_IPC_HANDLE]; /* DEVICE_IPC */
     bool is_writable;
-    bool is_asked;   /* the current worker got a LINK_MAP for it */
-    bool was_mapped; /* by this worker or an earlier one */
-    uint32_t deaths; /* of workers that were mapping it */
+    bool is_asked;        /* the current worker got a LINK_MAP for it */
+    bool was_mapped;      /* by this worker or an earlier one */
+    uint32_t half_deaths; /* of workers that were mapping it */
     uint64_t address;
     void (*changed)(struct memory *memory); /* the owner's, after each MAPPED or LOST; or NULL */
     /* A worker died that was mapping it and had nothing else to die of; or NULL. */
@@ -230,6 +230,8 @@ int worker_load(struct worker_process *worker, const struct link_message *messag
 uint32_t worker_room(const struct worker_process *worker);
 /* For `died`: it had no command, and was loading kernels, the oldest that it did not answer for. */
 bool worker_died_loading(const struct worker_process *worker);
+/* What its death adds to the half deaths of whatever it mapped or loaded. */
+uint32_t worker_half_deaths(const struct worker_process *worker);
 /* Commits a command; its index among all commands of this link. */
 int worker_submit(struct worker_process *worker,
                   const struct gemmd_command *command,

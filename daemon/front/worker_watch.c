@@ -79,6 +79,11 @@ static uint32_t looks_allowed(struct worker_process *worker)
     return (uint32_t)MIN(looks, UINT32_MAX);
 }
 
+static void forget_looks(struct worker_process *worker)
+{
+    worker->beats_missed = worker->kernel_looks = 0;
+}
+
 /* A worker's loop turns at least once per millisecond while it has work. One that does not is stuck
  * in the driver, or stopped; nobody but us can end that. */
 static bool heart_stopped(struct worker_process *worker)
@@ -86,9 +91,10 @@ static bool heart_stopped(struct worker_process *worker)
     uint64_t heartbeat = link_heartbeat(&worker->link);
     bool has_beaten = heartbeat != steal(worker->heartbeat, heartbeat);
 
-    worker->beats_missed = has_beaten || is_computing(worker) ? 0 : worker->beats_missed + 1;
-    if (worker->beats_missed == 0)
-        worker->kernel_looks = 0;
+    if (has_beaten || is_computing(worker))
+        forget_looks(worker);
+    else
+        worker->beats_missed++;
     return worker->beats_missed >= looks_allowed(worker);
 }
 
@@ -104,15 +110,16 @@ static void look_at_dying(struct worker_process *worker)
         (void)uv_process_kill(&worker->handles->process, SIGKILL);
 }
 
-/* In the driver, for so long before a first command ended, or in the kernel for so long: no job's
- * doing. But where it maps or loads as well, the call may wait for the command. */
+/* In the kernel for so long, or, before a first command ended, in the driver: no job's doing, nor
+ * that of what it maps or loads. But where it does so as well, the driver may wait for the command.
+ */
 static bool was_still(const struct worker_process *worker)
 {
-    bool may_wait_for_command = worker->has_completed || worker->answers_expected > 0;
-    uint32_t looks = may_wait_for_command ? worker->kernel_looks : worker->beats_missed;
+    bool is_first =
+        worker->in_flight > 0 && !worker->has_completed && worker->answers_expected == 0;
+    uint32_t looks = is_first ? worker->beats_missed : worker->kernel_looks;
 
-    return worker->device.kind == LINK_DEVICE_CUDA && worker->in_flight > 0 &&
-           looks >= WORKER_BEATS_MISSED_MAPPING;
+    return worker->device.kind == LINK_DEVICE_CUDA && looks >= WORKER_BEATS_MISSED_MAPPING;
 }
 
 static void look_at_working(struct worker_process *worker)
@@ -132,9 +139,10 @@ static void look_at_working(struct worker_process *worker)
     }
 }
 
+/* What was due has come, so the wait for it is over, whether or not a beat of it was seen. */
 static void look_at_idle(struct worker_process *worker)
 {
-    worker->beats_missed = 0;
+    forget_looks(worker);
     if (worker_park_look(worker))
         (void)uv_timer_stop(&worker->watchdog);
 }
@@ -161,7 +169,7 @@ void worker_watch(struct worker_process *worker)
     worker->idle_looks = 0;
     if (uv_is_active((uv_handle_t *)&worker->watchdog))
         return;
-    worker->beats_missed = 0;
+    forget_looks(worker);
     worker->dying_looks = 0;
     worker->heartbeat = link_heartbeat(&worker->link);
     (void)uv_timer_start(&worker->watchdog, watchdog_callback, WORKER_LOOK_MS, WORKER_LOOK_MS);
