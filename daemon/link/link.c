@@ -267,6 +267,11 @@ uint64_t link_device_answers(const struct link *link)
     return __atomic_load_n(&link->memory->device_answers, __ATOMIC_RELAXED);
 }
 
+bool link_worker_sleeps(const struct link *link)
+{
+    return __atomic_load_n(&link->memory->worker_sleeps, __ATOMIC_SEQ_CST);
+}
+
 /* --- worker ---------------------------------------------------------------------------------- */
 
 bool link_command_next(struct link *link, struct gemmd_command *ret_command)

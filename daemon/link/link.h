@@ -91,6 +91,9 @@ uint64_t link_heartbeat(const struct link *link);
  * worker: so the command hangs, and not the device. */
 uint64_t link_device_answers(const struct link *link);
 
+/* Whether it waits to be woken: until then it is at work, also on what is not answered for. */
+bool link_worker_sleeps(const struct link *link);
+
 /* --- worker ---------------------------------------------------------------------------------- */
 
 /* Takes the next command (copied out, counted as taken); false when there is none. */

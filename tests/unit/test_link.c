@@ -158,11 +158,14 @@ Test(link, a_sleeper_is_woken_by_one_system_call_whatever_follows)
 
     pair_open(&pair);
     wait.fd = pair.worker.fds.command_event;
+    cr_expect_not(link_worker_sleeps(&pair.front));
     cr_assert(link_worker_may_sleep(&pair.worker));
+    cr_expect(link_worker_sleeps(&pair.front));
     cr_assert_eq(poll(&wait, 1, 0), 0);
     for (uint64_t i = 0; i < 10; i++)
         submit(&pair.front, i);
     cr_assert_eq(pair.front.system_calls, 1);
+    cr_expect_not(link_worker_sleeps(&pair.front));
     cr_assert_eq(poll(&wait, 1, 0), 1);
     link_worker_awake(&pair.worker);
     cr_assert_eq(poll(&wait, 1, 0), 0);

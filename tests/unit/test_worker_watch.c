@@ -198,3 +198,15 @@ Test(worker_watch, that_starts_where_others_died_in_vain_is_waited_for_longer)
     cr_expect_eq(looks_until_killed('S', false), 4 * WORKER_BEATS_MISSED_MAPPING);
     cr_expect_eq(worker.vain_deaths, 4);
 }
+
+/* What it was asked to give back it would keep for as long as it is stopped. */
+Test(worker_watch, is_parked_when_it_sleeps_and_no_earlier)
+{
+    start_on_a_gpu();
+    run_for(3 * WORKER_PARK_MS);
+    cr_expect_not(processes[0].is_stopped);
+    cr_assert(link_worker_may_sleep(&processes[0].link));
+    while (!processes[0].is_stopped)
+        (void)uv_run(&loop, UV_RUN_NOWAIT); /* once it is, no timer is left to wait for */
+    cr_expect_str_eq(worker_state_name(&worker), "parked");
+}
