@@ -303,6 +303,9 @@ static void dispatch(struct worker_process *worker, const struct link_message *m
         worker_hello(worker, message);
         if (worker->state == WORKER_RESTORING)
             restore(worker);
+        /* It answers in order. Who asks for memory meanwhile, and goes on to, keeps nobody waiting.
+         */
+        worker->restoring = worker->answers_expected;
         worker_answered(worker);
         break;
     case LINK_MAPPED:

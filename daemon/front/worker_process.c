@@ -143,6 +143,8 @@ static void close_process(struct worker_process *worker)
 {
     worker_pump_stop(worker);
     worker_watch_stop(worker);
+    /* Patience with its quitting: a spare may take longer to be reaped, and its number is free. */
+    (void)uv_timer_stop(&worker->timer);
     worker_handles_close(worker->handles, handles_closed);
 }
 
@@ -179,7 +181,8 @@ static void died(struct worker_process *worker, int64_t status, int signal_numbe
 
     worker->vain_deaths += worker->in_flight > 0 || worker->answers_expected > 0;
     if (worker->state != WORKER_QUITTING) {
-        bool is_failed_start = taken == 0 && clock_now_ns() - worker->started_ns < 10000000000u;
+        bool is_recent = clock_now_ns() - worker->started_ns < WORKER_STARTED_NS;
+        bool is_failed_start = taken == 0 && (is_recent || !worker->is_device_known);
 
         worker->failed_starts = is_failed_start ? worker->failed_starts + 1 : 0;
         worker->deaths++;
@@ -368,7 +371,9 @@ void worker_answered(struct worker_process *worker)
 {
     if (worker->answers_expected > 0)
         worker->answers_expected--;
-    if (worker->state == WORKER_RESTORING && worker->answers_expected == 0 && !worker->is_lost) {
+    if (worker->restoring > 0)
+        worker->restoring--;
+    if (worker->state == WORKER_RESTORING && worker->restoring == 0 && !worker->is_lost) {
         worker->state = WORKER_READY;
         recovery_reach(&worker->recovery, RECOVERY_RESTORED, clock_now_ns());
         worker_spare_start(worker); /* first: `ready` commits what may wait for it */

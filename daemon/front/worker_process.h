@@ -23,6 +23,8 @@
 #include <uv.h>
 
 #define WORKER_START_ATTEMPTS 5 /* deaths in a row, without a job taken, before we give up */
+/* Who dies later, idle, had started well; but for the first, of which no device is known yet. */
+#define WORKER_STARTED_NS 10000000000ull
 /* Of workers in a row while they map or load the same, after which that is not asked for again. One
  * that waited in the kernel (below) may have waited for others: it counts for half of one. */
 #define WORKER_ASK_DEATHS 2
@@ -171,6 +173,7 @@ struct worker_process {
     uint64_t next_id;
     uint64_t answers_expected; /* LINK_MAPPED and LINK_LOADED under way */
     uint64_t loads_expected;   /* of those, LINK_LOADED */
+    uint64_t restoring;        /* of those, to what was asked for in answer to its hello */
     bool has_completed;        /* a command of this process */
     uint32_t vain_deaths;      /* of workers in a row, since when nothing completed */
     enum worker_verdict verdict;

@@ -73,6 +73,61 @@ Test(worker_process, is_given_up_after_so_many_attempts_with_the_reason)
                        failure.message);
 }
 
+/* What was never there will not come, also where CUDA's start takes long to say so. */
+Test(worker_process, whose_first_hello_refuses_is_given_up_at_once_however_late_it_came)
+{
+    struct link_message hello = {.kind = LINK_HELLO};
+
+    is_mute = true;
+    worker_start(&worker);
+    worker.started_ns -= 2 * WORKER_STARTED_NS;
+    (void)fault_set(&hello.fault, STATUS_UNSUPPORTED, "device", "there is none");
+    cr_assert_eq(link_send(&processes[0].link, &hello, NULL, 0), 0);
+    while (!worker.is_lost)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    process_ends(0, 0);
+    run_until(&spawns, 2);
+    cr_expect_eq(spawns, 1);
+    cr_expect_eq(failure.status, STATUS_UNSUPPORTED);
+}
+
+/* Or one client that asks for memory again and again would keep all others waiting. */
+Test(worker_process, is_ready_once_all_is_restored_whatever_is_asked_for_meanwhile)
+{
+    struct memory old = {.kind = LINK_MEMORY_DEVICE_IPC, .size = 4096, .fd = -1}, new = old;
+
+    worker_start(&worker);
+    run_until(&readies, 1);
+    cr_assert_eq(worker_memory_add(&worker, &old), 0);
+    answer_map(0, &old);
+    while (old.state != MEMORY_MAPPED)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    process_ends(0, SIGSEGV);
+    while (worker.state != WORKER_RESTORING)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    cr_assert_eq(worker_memory_add(&worker, &new), 0);
+    run_for(2 * WORKER_LOOK_MS);
+    cr_expect_eq(readies, 1, "not all is restored");
+    answer_map(1, &old);
+    while (readies < 2 && kills == 0)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    cr_expect_eq(readies, 2);
+    worker_memory_remove(&worker, &old);
+    worker_memory_remove(&worker, &new);
+}
+
+/* Its number may be another process's by then. */
+Test(worker_process, that_ended_in_time_is_not_killed_while_its_spare_takes_longer)
+{
+    device = (struct link_device){.kind = LINK_DEVICE_CUDA, .memory = WORKER_SPARE_MEMORY};
+    worker_start(&worker);
+    run_until(&covers, 1);
+    worker_close(&worker);
+    process_ends(0, 0);
+    run_for(2 * WORKER_QUIT_MS);
+    cr_expect_eq(kills, 1, "the spare alone");
+}
+
 /* --- one that stands by ---------------------------------------------------------------------- */
 
 static void start_on_a_large_gpu(void)
