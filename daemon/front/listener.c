@@ -314,6 +314,18 @@ static void forget_path(struct listener *listener)
     fd_closep(&listener->fd);
 }
 
+static void note_address(struct listener *listener)
+{
+    struct sockaddr_un address = {0};
+    socklen_t size = sizeof(address);
+
+    if (getsockname(listener->fd, (struct sockaddr *)&address, &size) < 0)
+        return;
+    if (address.sun_path[0] == '\0' && size > sizeof(address.sun_family))
+        address.sun_path[0] = '@';
+    memcpy(listener->address, address.sun_path, sizeof(address.sun_path));
+}
+
 int listener_open(struct listener *listener,
                   uv_loop_t *loop,
                   const char *path,
@@ -330,6 +342,7 @@ int listener_open(struct listener *listener,
         r = open_path(listener, path, mode, ret_fault);
     if (r != 0)
         return r;
+    note_address(listener);
 
     r = uv_poll_init(loop, &listener->poll, listener->fd);
     if (r < 0) {

@@ -25,9 +25,10 @@ struct listener {
     uv_poll_t poll;
     uv_timer_t retry; /* accepting again after it failed for lack of descriptors or memory */
     int fd;
-    int lock_fd;    /* held while we own the path; -1 for LISTEN_FDS */
-    char path[108]; /* to unlink at the end; empty for LISTEN_FDS */
-    dev_t device;   /* with inode: the socket file is still the one we made */
+    int lock_fd;       /* held while we own the path; -1 for LISTEN_FDS */
+    char path[108];    /* to unlink at the end; empty for LISTEN_FDS */
+    char address[109]; /* where clients find it, for people; "@..." in the abstract namespace */
+    dev_t device;      /* with inode: the socket file is still the one we made */
     ino_t inode;
     uv_close_cb done;
     bool is_open;

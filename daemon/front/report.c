@@ -151,7 +151,7 @@ int report_status(struct session *session, const struct request *request, struct
     reply_map_text(map, "version", GEMMD_VERSION);
     reply_map_unsigned(map, "pid", (uint64_t)getpid());
     reply_map_real(map, "uptime_seconds", (double)(clock_now_ns() - server->started_ns) * 1e-9);
-    reply_map_text(map, "socket", server->options->socket);
+    reply_map_text(map, "socket", server->listener.address);
     reply_map_bool(map, "ready", worker_is_ready(&server->worker));
     reply_map_bool(map, "draining", server->state != SERVER_RUNNING);
     put_device(map, &server->worker);

@@ -62,7 +62,7 @@ static void announce(struct server *server)
     server->is_announced = true;
     notify_ready(server->options->ready_fd);
     log_info("state=ready version=%s device=\"%s\" driver=\"%s\" socket=%s", GEMMD_VERSION,
-             server->worker.device.name, server->worker.device.driver, server->options->socket);
+             server->worker.device.name, server->worker.device.driver, server->listener.address);
 }
 
 static void log_recovery(const struct worker_process *worker)

@@ -202,6 +202,7 @@ Test(listener, takes_a_path_of_107_bytes)
     memset(path + length, 'x', 107 - length);
     path[107] = 0;
     cr_assert_eq(open_at(&listener, path, 0600), 0);
+    cr_expect_str_eq(listener.address, path);
     cr_expect_eq(connect_to("/nonexistent"), -1);
     close_it(&listener);
 }
@@ -413,6 +414,8 @@ static int serve_inherited(void)
         return 1;
     if (getenv("LISTEN_FDS") != NULL) /* children must not find it */
         return 2;
+    if (strcmp(listener.address, f.path) != 0) /* not the one that it would have made */
+        return 5;
     fd = connect_to(f.path);
     uv_run(&f.loop, UV_RUN_ONCE);
     if (fd < 0 || f.accepted != 1)
