@@ -127,8 +127,8 @@ void blas_init(struct blas *blas, const char *library)
 
     blas_deinit(blas);
     *blas = (struct blas){.threads = 1, .dgemm = plain_dgemm};
-    (void)snprintf(blas->description, sizeof(blas->description),
-                   "no OpenBLAS found: plain loops, slow");
+    (void)snprintf(blas->description, sizeof(blas->description), "%s: plain loops, slow",
+                   library ? "GEMMD_BLAS names no usable BLAS" : "no OpenBLAS found");
 }
 
 /* The library stays mapped: its threads may not have left its code when dlclose() returns. */

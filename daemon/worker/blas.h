@@ -58,7 +58,7 @@ struct blas {
 
 #define BLAS_NULL ((struct blas){0})
 
-/* Loads `library` (NULL: OpenBLAS under its usual names). Never fails: without a library that has
- * what is needed, our own loop serves, and `description` says so. */
+/* Loads `library`, of $GEMMD_BLAS (NULL: OpenBLAS under its usual names). Never fails: without a
+ * library that has what is needed, our own loop serves, and `description` says so. */
 void blas_init(struct blas *blas, const char *library);
 void blas_deinit(struct blas *blas);

@@ -364,6 +364,16 @@ Test(cpu_gemm, rows_may_lie_further_apart_than_an_int)
     munmap(a, size);
 }
 
+/* Else whoever named one looks for a package that is there. */
+Test(cpu_gemm, says_that_the_library_which_was_named_is_none)
+{
+    struct blas blas;
+
+    blas_init(&blas, "no-such-library.so");
+    cr_expect(strstr(blas.description, "GEMMD_BLAS"), "%s", blas.description);
+    blas_deinit(&blas);
+}
+
 Test(cpu_gemm, what_it_cannot_run_is_unsupported)
 {
     struct engine engine;
