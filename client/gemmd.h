@@ -329,10 +329,12 @@ GEMMD_API gemmd_status gemmd_tune_json(gemmd *connection,
                                        const gemmd_product *product,
                                        uint32_t keep,
                                        char **ret_json);
+/* The cubins on disk. `verify`, for root and the daemon's uid, also removes damaged ones. */
 GEMMD_API gemmd_status gemmd_cache_list_json(gemmd *connection, bool verify, char **ret_json);
 GEMMD_API gemmd_status gemmd_cache_prewarm(gemmd *connection,
                                            const char *configuration,
                                            double *ret_seconds);
+/* The longest unused ones go until `max_bytes` remain. For root and the daemon's uid. */
 GEMMD_API gemmd_status gemmd_cache_prune(gemmd *connection,
                                          uint64_t max_bytes,
                                          uint64_t *ret_removed);
