@@ -47,9 +47,12 @@ def _type_of(dtype: DTypeLike) -> np.dtype:
         except InvalidArgument:
             pass
     try:
-        return np.dtype(dtype)
+        stored = np.dtype(dtype)
     except TypeError:
         raise InvalidArgument(f"{dtype!r} is not an element type", "dtype") from None
+    if stored.itemsize == 0:
+        raise InvalidArgument(f"{dtype!r} is of no size", "dtype")
+    return stored
 
 
 def _declared(dtype: DTypeLike, stored: np.dtype) -> Optional[Element]:

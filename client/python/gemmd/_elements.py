@@ -91,7 +91,10 @@ def to_bf16(values: Any) -> np.ndarray:
 
 def from_bf16(array: np.ndarray) -> np.ndarray:
     """float32 values of an array of bf16, whichever way it is stored."""
-    bits = np.asarray(array).view(np.uint16).astype(np.uint32)
+    stored = np.asarray(array)
+    if not holds(stored.dtype, Element.BF16):
+        raise InvalidArgument(f"{stored.dtype.name} is not how bf16 is stored", "array")
+    bits = stored.view(np.uint16).astype(np.uint32)
     return (bits << 16).view(np.float32)
 
 

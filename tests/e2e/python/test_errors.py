@@ -83,6 +83,9 @@ class Arguments(DaemonTest):
                 ("mode", gemmd.InvalidArgument,
                  lambda: self.connection.device_buffer(2, mode="rw")),
                 ("dtype", gemmd.InvalidArgument, lambda: self.connection.empty(2, "fp12")),
+                ("dtype", gemmd.InvalidArgument, lambda: self.connection.empty(2, "S0")),
+                ("dtype", gemmd.InvalidArgument,
+                 lambda: self.connection.open_buffer("nobody's", dtype="S")),
                 ("name", gemmd.InvalidArgument,
                  lambda: self.connection.device_buffer(2, name="a/b")),
                 ("name", gemmd.InvalidArgument,
@@ -95,6 +98,11 @@ class Arguments(DaemonTest):
         with self.assertRaises(gemmd.Exists):
             self.connection.device_buffer(4, name="py.taken")
         del kept
+
+    def test_bf16_is_not_read_out_of_other_types(self) -> None:
+        for array in (ONE, ONE.astype(np.float16), np.ones(4, np.uint8), ONE.astype(">u2")):
+            with self.subTest(array.dtype), self.assertRaises(gemmd.InvalidArgument):
+                gemmd.from_bf16(array)
 
     def test_tuning_too(self) -> None:
         for keep in (33, 2**32, -1):
