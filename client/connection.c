@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "../daemon/core/log.h"
 #include "../daemon/core/socket_path.h"
 #include "client_internal.h"
 
@@ -80,6 +81,7 @@ static gemmd *connection_new(void)
 
     if (!connection)
         return NULL;
+    log_silence();
     connection->channel = CHANNEL_NULL;
     connection->pid = getpid();
     connection->may_spin = enough_cpus_to_spin();

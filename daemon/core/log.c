@@ -1,19 +1,29 @@
 #include "log.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#define UNSET (-1) /* LOG_LEVEL_INFO */
+
 static const char *log_role = "gemmd";
-static enum log_level log_threshold = LOG_LEVEL_INFO;
+static atomic_int log_threshold = UNSET;
 static bool log_prefix;
 
 void log_init(const char *role, enum log_level level)
 {
     log_role = role;
-    log_threshold = level;
+    atomic_store(&log_threshold, (int)level);
     log_prefix = !isatty(STDERR_FILENO);
+}
+
+void log_silence(void)
+{
+    int unset = UNSET;
+
+    (void)atomic_compare_exchange_strong(&log_threshold, &unset, LOG_LEVEL_NONE);
 }
 
 static const struct {
@@ -47,7 +57,9 @@ const char *log_level_name(enum log_level level)
 
 enum log_level log_level(void)
 {
-    return log_threshold;
+    int level = atomic_load(&log_threshold);
+
+    return level == UNSET ? LOG_LEVEL_INFO : (enum log_level)level;
 }
 
 void log_message(enum log_level level, const char *format, ...)
@@ -57,7 +69,7 @@ void log_message(enum log_level level, const char *format, ...)
     int head, body;
     size_t length;
 
-    if (level > log_threshold)
+    if (level > log_level())
         return;
 
     if (log_prefix)

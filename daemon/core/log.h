@@ -10,6 +10,7 @@
 #include "std.h"
 
 enum log_level {
+    LOG_LEVEL_NONE = 0,
     LOG_LEVEL_ERROR = 3,
     LOG_LEVEL_WARNING = 4,
     LOG_LEVEL_INFO = 6,
@@ -20,6 +21,8 @@ enum log_level {
 
 /* `role` is the process's role, printed in front of each line: "front", "worker", "compile". */
 void log_init(const char *role, enum log_level level);
+/* For a library, which prints nothing into the programs it is in: unless one calls log_init(). */
+void log_silence(void);
 /* Accepts "error", "warning", "info", "debug"; false and no change on anything else. */
 bool log_level_from_text(const char *text, enum log_level *ret_level);
 const char *log_level_name(enum log_level level); /* the text above */

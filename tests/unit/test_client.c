@@ -282,6 +282,22 @@ Test(client, names_what_the_daemon_refuses_as_its_header_does)
     disconnect();
 }
 
+/* Its modules trace errors, as they do in the daemon; a program that logs has said so. */
+Test(client, prints_nothing_whatever_fails)
+{
+    static char name[(FRAME_LENGTH_MAX) + 2], printed[256];
+    gemmd_buffer *buffer;
+    int ends[2];
+
+    connect_to(NULL);
+    memset(name, 'n', sizeof(name) - 1);
+    cr_assert_eq(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    cr_assert_geq(dup2(ends[1], STDERR_FILENO), 0);
+    cr_assert_eq(gemmd_buffer_open(connection, name, false, &buffer), GEMMD_LIMIT);
+    cr_assert_lt(read(ends[0], printed, sizeof(printed) - 1), 0, "%s", printed);
+    disconnect();
+}
+
 Test(client, refuses_null_where_something_is_needed)
 {
     gemmd_product product = tiny();

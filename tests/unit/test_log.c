@@ -51,6 +51,13 @@ Test(log, leaves_out_what_is_below_the_level)
     cr_assert_eq(log_level(), LOG_LEVEL_DEBUG);
 }
 
+Test(log, a_library_does_not_silence_its_program)
+{
+    log_silence();
+    log_warning("shown");
+    cr_assert_str_eq(caught(), "<4>test: shown\n");
+}
+
 Test(log, cuts_long_lines_and_says_so)
 {
     char body[LOG_LINE_MAX * 2];
