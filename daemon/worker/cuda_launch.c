@@ -44,7 +44,7 @@ static uint64_t walkers_for(const struct cuda_kernel *kernel, const struct gemmd
     if (kernel->tile_m * kernel->tile_n > 1)
         return units;
     elements = (uint64_t)job->m * (uint64_t)job->n * (uint64_t)job->batch;
-    at_once = kernel->threads / gemmd_dot_threads(job->k, elements);
+    at_once = kernel->threads / gemmd_dot_threads(job, elements);
     return (units + at_once - 1) / at_once;
 }
 

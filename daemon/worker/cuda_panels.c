@@ -233,6 +233,8 @@ static struct gemmd_job step_job(const struct cuda_panels *panels, const struct 
     const struct gemmd_job *whole = &current(panels)->job;
     struct gemmd_job job = *whole;
 
+    /* No overflow: D is in memory. */
+    job.product_elements = (uint32_t)MIN(whole->m * whole->n * whole->batch, UINT32_MAX);
     job.m = step->rows;
     job.n = step->columns;
     job.k = panels->plan.k;

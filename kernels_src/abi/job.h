@@ -71,8 +71,11 @@ struct gemmd_job {
     gemmd_u32 repeats, repeat_sets;
     gemmd_u64 repeat_step;
     gemmd_u32 splits; /* clusters that share a tile along K, through the workspace; 0: 1 */
-    gemmd_u32 reserved1;
-    gemmd_u64 reserved2[4];
+    /* By the worker, of a block of a larger product: elements of D that the product has in all, or
+     * UINT32_MAX. What the order of a sum follows from is the product, not the block. 0: there is
+     * no larger one. */
+    gemmd_u32 product_elements;
+    gemmd_u64 reserved[4];
 };
 
 GEMMD_STATIC_ASSERT(sizeof(struct gemmd_job) == 256, "job size is ABI");
@@ -156,7 +159,8 @@ struct gemmd_repack_operand {
 /*
  * Threads of a CTA that share an element of D, a power of two, in kernels whose unit is an element
  * (CONFIG_SCHEDULE_DOT): as many as have something to load at once, but no more in all than leave
- * room for another such grid.
+ * room for another such grid. Each sums a part of K, so all blocks of a product have the same.
+ * elements: of the job.
  */
 #ifdef __CUDACC_RTC__
 __device__ __forceinline__
@@ -164,11 +168,13 @@ __device__ __forceinline__
 static inline
 #endif
     gemmd_u32
-    gemmd_dot_threads(gemmd_i64 k, gemmd_u64 elements)
+    gemmd_dot_threads(const struct gemmd_job *job, gemmd_u64 elements)
 {
     gemmd_u32 threads = 1;
 
-    while (threads < 256 && (gemmd_i64)threads * 8 < k && elements * threads <= (1u << 15))
+    if (job->product_elements != 0)
+        elements = job->product_elements;
+    while (threads < 256 && (gemmd_i64)threads * 8 < job->k && elements * threads <= (1u << 15))
         threads *= 2;
     return threads;
 }

@@ -3,7 +3,8 @@
  * K runs along the rows of B (trans_b), threads beside each other share an element; else they have
  * elements beside each other, which lie beside each other in B too.
  *
- * How many share an element follows from the product, not from the grid: same bits.
+ * How many share an element follows from the product, neither from the grid nor from the block of it
+ * that a job may be: same bits.
  */
 #pragma once
 
@@ -35,7 +36,7 @@ struct element_walk {
         count = total - first;
         if (of.tile_count != 0 && of.tile_count < count)
             count = (u32)of.tile_count;
-        together = gemmd_dot_threads(of.k, total);
+        together = gemmd_dot_threads(&of, total);
         at_once = cfg::threads / together;
         step = at_once * ctas;
         next = at_once * cta;

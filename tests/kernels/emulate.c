@@ -16,6 +16,7 @@
 
 #include "../../daemon/core/problem.h"
 #include "../../daemon/plan/plan_hopper.h"
+#include "../../daemon/worker/panel_plan.h"
 #include "../../daemon/worker/repack.h"
 #include "emulate_run.h"
 #include "emulate_tensor.h"
@@ -98,6 +99,25 @@ emulate_slices(const struct run *run, const struct emulation *emulation, int lat
     feed.jobs[0].first_tile = 3;
     feed.jobs[0].tile_count = 0;
     (void)memset(&feed.jobs[1], 0x6d, sizeof(feed.jobs[1])); /* there is none */
+    launch(run, emulation, &feed, late, backwards);
+}
+
+/* D by rows, each block by a launch of its own: as the worker computes what lies in host memory. */
+static void
+emulate_blocks(const struct run *run, const struct emulation *emulation, int late, int backwards)
+{
+    struct gemmd_feed feed = {.job_count = 1, .jobs = {run_job(run)}};
+    struct gemmd_job *job = &feed.jobs[0];
+    int64_t m = job->m, from_a = run->problem.trans_a ? 1 : job->lda;
+    uint64_t in = dtype_size(run->problem.input), out = dtype_size(run->problem.output);
+
+    job->product_elements = (uint32_t)(m * job->n * job->batch);
+    job->m = PANEL_CUT;
+    launch(run, emulation, &feed, late, backwards);
+    job->m = m - PANEL_CUT;
+    job->a += (uint64_t)(PANEL_CUT * from_a) * in;
+    job->c += (uint64_t)(PANEL_CUT * job->ldc) * out;
+    job->d += (uint64_t)(PANEL_CUT * job->ldd) * out;
     launch(run, emulation, &feed, late, backwards);
 }
 
@@ -189,20 +209,21 @@ static bool run_check(const struct run *run)
     return gaps_check(run) && workspaces_check(&run->workspaces) && wrong == 0;
 }
 
-/* Slices of the tile range give the bits of the whole: the daemon cuts large jobs by load. */
+/* Slices of the tile range and blocks of D give the bits of the whole: the daemon cuts large jobs
+ * by load, and those in host memory by the device's memory. */
 static bool
-slices_check(const struct run *sliced, const struct emulation *emulation, int late, int backwards)
+parts_check(const struct run *parts, const struct emulation *emulation, int late, int backwards)
 {
     struct run whole;
     bool is_same;
 
     random_state = 1;
-    run_init(&whole, sliced->config, sliced->shape);
+    run_init(&whole, parts->config, parts->shape);
     emulate_whole(&whole, emulation, late, backwards);
-    is_same = memcmp(whole.operand[OPERAND_D].data, sliced->operand[OPERAND_D].data,
+    is_same = memcmp(whole.operand[OPERAND_D].data, parts->operand[OPERAND_D].data,
                      whole.operand[OPERAND_D].bytes) == 0;
     if (!is_same)
-        printf("  slices give other bits than the whole\n");
+        printf("  parts give other bits than the whole\n");
     run_deinit(&whole);
     return is_same;
 }
@@ -223,9 +244,9 @@ static bool case_run(const struct config *config,
         run_deinit(&run);
         return true;
     }
-    if (shape->slices) {
-        emulate_slices(&run, emulation, late, backwards);
-        is_right = slices_check(&run, emulation, !late, backwards) && run_check(&run);
+    if (shape->slices || shape->blocks) {
+        (shape->slices ? emulate_slices : emulate_blocks)(&run, emulation, late, backwards);
+        is_right = parts_check(&run, emulation, !late, backwards) && run_check(&run);
     } else {
         emulate_whole(&run, emulation, late, backwards);
         is_right = run_check(&run);

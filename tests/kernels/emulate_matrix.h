@@ -95,6 +95,13 @@ static void matrix_fill(struct matrix *matrix)
     matrix_fill_columns(matrix, matrix->cols);
 }
 
+static void
+matrix_set(const struct matrix *matrix, bool is_transposed, int64_t row, int64_t col, double value)
+{
+    dtype_store(matrix->dtype, matrix->data,
+                is_transposed ? at(matrix, 0, col, row) : at(matrix, 0, row, col), value);
+}
+
 static void matrix_free(struct matrix *matrix)
 {
     if (matrix->map)

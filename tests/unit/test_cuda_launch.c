@@ -147,7 +147,7 @@ Test(cuda_launch, shares_the_threads_of_a_cta_among_elements_where_those_are_the
 
     request.threads = 256;
     request.tile_m = request.tile_n = 1;
-    cr_assert_eq(gemmd_dot_threads(32, 65 * 3), 4);
+    cr_assert_eq(gemmd_dot_threads(&(struct gemmd_job){.k = 32}, 65 * 3), 4);
     cr_assert_eq(launch(&request, 65, 3), STATUS_OK);
     cr_expect_eq(fake_driver_last_launch().grid, (65 * 3 * 4 + 255) / 256);
 }
