@@ -2,6 +2,7 @@
 
 #define ROW_ALIGNMENT  16  /* bytes; what vector loads and tensor copies need */
 #define AREA_ALIGNMENT 256 /* as cuMemAlloc gives */
+#define AREA_MARGIN    (AREA_ALIGNMENT + ROW_ALIGNMENT) /* what lay_out() adds, at most */
 #define RING_LEAST     3   /* slots: one computed, one coming in, one in between */
 #define SMALL_EXTENT   128 /* of the first panels: less does not keep a tile busy */
 
@@ -153,6 +154,7 @@ static bool may_be_dense(uint64_t width)
 /* Memory for `extent` rows of op(A) or columns of op(B) in which panels lie side by side. Short
  * rows that lie without a gap at the client's stay so, at its alignment; all others start on 16
  * bytes, which is what a kernel for any alignment would otherwise make of them for each block anew.
+ * So do items, which for that have their alignment also when they come one by one.
  */
 static void lay_out(struct panel_plan *plan, const struct gemmd_job *job, int i, int64_t extent)
 {
@@ -162,16 +164,19 @@ static void lay_out(struct panel_plan *plan, const struct gemmd_job *job, int i,
     int64_t columns = area->is_by_rows ? plan->k : extent;
     int64_t whole_rows = area->is_by_rows ? plan->axis[i].extent : plan->k;
     uint64_t items = area->is_shared ? 1 : (uint64_t)plan->group;
-    uint64_t width = times((uint64_t)columns, area->element), item;
+    uint64_t width = times((uint64_t)columns, area->element), item, size;
+    uint64_t client_item = times((uint64_t)stride, area->element);
     bool is_dense = whole_rows > 1 && ld == columns && may_be_dense(width);
+    bool items_are_dense =
+        is_dense && !area->is_shared && client_item == times((uint64_t)whole_rows, width);
 
     area->pitch = is_dense ? width : align(width, ROW_ALIGNMENT);
     area->along = area->is_by_rows ? area->pitch : area->element;
     item = times((uint64_t)rows, area->pitch);
-    area->item = items == 1 || (is_dense && times((uint64_t)stride, area->element) == item)
-                     ? item
-                     : align(item, ROW_ALIGNMENT);
-    area->size = area->is_staged ? align(times(items, area->item), AREA_ALIGNMENT) : 0;
+    area->item = items == 1 || items_are_dense ? item : align(item, ROW_ALIGNMENT);
+    area->item_shift = items_are_dense ? client_item % ROW_ALIGNMENT : 0;
+    size = plus(times(items, area->item), area->item_shift ? ROW_ALIGNMENT : 0);
+    area->size = area->is_staged ? align(size, AREA_ALIGNMENT) : 0;
     area->copies = 1;
 }
 
@@ -237,7 +242,7 @@ static bool make_ring(struct panel_plan *plan, const struct gemmd_job *job, int 
 
     lay_out(plan, job, i, axis->extent);
     each = plan->area[i].is_by_rows ? plan->area[i].pitch : input_bytes(plan, i);
-    bytes -= MIN(bytes, AREA_ALIGNMENT);
+    bytes -= MIN(bytes, AREA_MARGIN);
     most = bytes / each / RING_LEAST;
     if (most < panel)
         panel = most < unit ? cut_down(most, PANEL_CUT) : cut_down(most, unit);
@@ -257,7 +262,7 @@ static bool make_band(struct panel_plan *plan, const struct gemmd_job *job, int 
 
     lay_out(plan, job, i, axis->extent);
     each = plan->area[i].is_by_rows ? plan->area[i].pitch : input_bytes(plan, i);
-    band = (bytes - MIN(bytes, AREA_ALIGNMENT)) / each;
+    band = (bytes - MIN(bytes, AREA_MARGIN)) / each;
     if (band < unit)
         unit = PANEL_CUT;
     band = MIN(cut_down(band, unit), extent);

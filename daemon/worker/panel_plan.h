@@ -3,13 +3,14 @@
  * blocks of D that are computed from them and copied out, in steps of which one comes in while
  * another is computed and a third goes out. Pure C, no CUDA.
  *
- * A panel is some rows of op(A) or columns of op(B), with all of K: no result depends on where the
- * cuts are. As far as the scratch memory goes everything comes in once: the smaller operand, then
- * the other one in panels, each computed at once, so that blocks of D are as wide as D or nearly,
- * and few. The next product's operands come in while the last blocks go out. A product that
- * computes for longer than it copies does not wait for a whole operand: panels of both come
- * alternately, each computed with all that is there of the other one. The last panels are small, so
- * that little is left to compute when the bus falls silent.
+ * A panel is some rows of op(A) or columns of op(B), with all of K, and a row begins as far behind
+ * a multiple of 16 bytes wherever the cuts are, since kernels that sum by chunks begin with the
+ * first whole one: no result depends on the cuts. As far as the scratch memory goes everything
+ * comes in once: the smaller operand, then the other one in panels, each computed at once, so that
+ * blocks of D are as wide as D or nearly, and few. The next product's operands come in while the
+ * last blocks go out. A product that computes for longer than it copies does not wait for a whole
+ * operand: panels of both come alternately, each computed with all that is there of the other one.
+ * The last panels are small, so that little is left to compute when the bus falls silent.
  *
  * What does not fit: one operand stays, as much of it as fits (a band), and the other one streams
  * past it through a ring of slots, once for each band. The one that makes fewer bytes stays.
@@ -63,6 +64,7 @@ struct panel_area {
     uint64_t element;      /* bytes */
     uint64_t offset;       /* of the area */
     uint64_t pitch, item;  /* bytes from stored row to stored row, from item to item */
+    uint64_t item_shift;   /* so much further behind a multiple of 16 each item begins */
     uint64_t along;        /* bytes from one index of the panels' axis to the next */
     uint64_t size, copies; /* bytes of one; 2: rounds take turns */
 };

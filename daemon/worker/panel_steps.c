@@ -140,11 +140,13 @@ static uint64_t place_of(const struct panel_cursor *cursor, int i, int64_t index
 {
     const struct panel_axis *axis = &cursor->plan->axis[i];
     const struct panel_area *area = &cursor->plan->area[i];
+    uint64_t shift = (uint64_t)cursor->item * area->item_shift % ROW_ALIGNMENT;
     int64_t at = index;
 
     if (axis->slots > 0)
         at = index / axis->panel % axis->slots * axis->panel + index % axis->panel;
-    return area->offset + cursor->round % area->copies * area->size + (uint64_t)at * area->along;
+    return area->offset + cursor->round % area->copies * area->size + shift +
+           (uint64_t)at * area->along;
 }
 
 static uint64_t after_of(const struct panel_cursor *cursor, int i, int64_t panel)

@@ -58,13 +58,14 @@ static size_t cells_of_one(const struct panel_area *area)
     return (size_t)((area->is_by_rows ? area->size : area->pitch) / area->along);
 }
 
-static struct cell *cell_at(struct model *model, int axis, uint64_t offset)
+static struct cell *cell_at(struct model *model, int axis, int64_t item, uint64_t offset)
 {
     const struct panel_area *area = &model->plan.area[axis];
-    uint64_t in_area = offset - area->offset;
+    uint64_t first = area->offset + (uint64_t)item * area->item_shift % 16;
+    uint64_t in_area = offset - first;
     size_t at;
 
-    cr_assert_geq(offset, area->offset);
+    cr_assert_geq(offset, first);
     at = in_area / area->size * cells_of_one(area) + in_area % area->size / area->along;
     cr_assert_lt(at, model->cell_count[axis], "outside the area");
     return &model->cells[axis][at];
@@ -81,7 +82,7 @@ static void model_load(struct model *model, const struct panel_step *step, int i
     if (load->begin % PANEL_CUT)
         cr_assert_fail("a cut at %ld", (long)load->begin);
     for (int64_t index = load->begin; index < load->end; index++) {
-        struct cell *cell = cell_at(model, load->axis,
+        struct cell *cell = cell_at(model, load->axis, step->item,
                                     load->offset + (uint64_t)(index - load->begin) * area->along);
 
         cr_assert_leq(cell->readers, load->after, "step %lu overwrites what step %lu reads",
@@ -99,7 +100,8 @@ static void model_read(struct model *model, const struct panel_step *step, int i
     int64_t count = i == 0 ? step->rows : step->columns;
 
     for (int64_t at = 0; area->is_staged && at < count; at++) {
-        struct cell *cell = cell_at(model, i, step->operand_offset[i] + (uint64_t)at * area->along);
+        struct cell *cell =
+            cell_at(model, i, step->item, step->operand_offset[i] + (uint64_t)at * area->along);
 
         cr_assert_eq(cell->index, begin + at, "step %lu: axis %d: %ld is where %ld should be",
                      (unsigned long)step->number, i, (long)cell->index, (long)(begin + at));
@@ -345,6 +347,46 @@ Test(panel_plan, small_items_go_together_and_a_shared_operand_comes_once)
     model = play(&job, &h200);
     cr_expect_eq(model.bytes_in, bytes_of(&job, 0) + bytes_of(&job, 1));
     model_free(&model);
+}
+
+enum { BATCH = 40 };
+
+/* How far behind a multiple of 16 bytes each item's first row of A lies. */
+static void alignments(const struct gemmd_job *job, uint64_t scratch, uint64_t ret_beyond[BATCH])
+{
+    struct panel_limits limits = {.scratch = scratch, .unit_m = 1, .unit_n = 1, .wave = 4};
+    struct panel_plan plan;
+    struct panel_cursor cursor;
+    struct panel_step step;
+
+    cr_assert_eq(panel_plan_init(&plan, job, &limits), 0);
+    panel_cursor_init(&cursor, &plan);
+    while (panel_next(&cursor, &step))
+        for (int64_t i = 0; i < step.items && step.row == 0; i++) {
+            uint64_t at = step.operand_offset[0] + (uint64_t)i * plan.area[0].item;
+
+            ret_beyond[step.item + i] = at % 16;
+        }
+}
+
+/* Kernels that sum by aligned chunks take what lies before the first of them by itself. */
+Test(panel_plan, items_lie_alike_however_many_come_together)
+{
+    static const int64_t shapes[][3] = {{3, 5, 301}, {7, 900, 45}, {40, 2, 9}, {2, 2, 3}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(shapes); i++) {
+        struct gemmd_job job =
+            product(shapes[i][0], shapes[i][1], shapes[i][2], HOST | GEMMD_JOB_TRANS_B);
+        uint64_t roomy[BATCH] = {0}, tight[BATCH] = {0};
+
+        job.batch = BATCH;
+        alignments(&job, (uint64_t)1 << 30, roomy);
+        for (uint64_t scratch = 1 << 21; scratch > 1 << 15; scratch = scratch / 4 * 3) {
+            alignments(&job, scratch, tight);
+            cr_expect_arr_eq(tight, roomy, sizeof(roomy), "case %zu: %lu bytes", i,
+                             (unsigned long)scratch);
+        }
+    }
 }
 
 /* --- all of it ------------------------------------------------------------------------------- */
