@@ -16,6 +16,10 @@ int cuda_execute_init(struct cuda_execute *execute,
 {
     *execute = (struct cuda_execute){
         .driver = driver, .kernels = kernels, .multiprocessors = MAX(multiprocessors, 1u)};
+    list_init(&execute->under_way);
+    list_init(&execute->vacant);
+    for (size_t i = 0; i < CUDA_EXECUTE_DEPTH; i++)
+        list_append(&execute->vacant, &execute->entries[i].link);
     int r = cuda_lanes_init(&execute->lanes, driver, ret_fault);
     if (!r)
         r = cuda_panels_init(&execute->panels, driver, kernels, execute->multiprocessors,
@@ -205,9 +209,28 @@ static int run_zero(struct cuda_execute *execute,
 
 /* --- the queue ------------------------------------------------------------------------------- */
 
-static struct cuda_execute_entry *entry_at(struct cuda_execute *execute, uint64_t number)
+static struct cuda_execute_entry *entry_of(struct list *link)
 {
-    return &execute->entries[number % CUDA_EXECUTE_DEPTH];
+    return container_of(link, struct cuda_execute_entry, link);
+}
+
+/* There is one: fewer than CUDA_EXECUTE_DEPTH are under way. */
+static struct cuda_execute_entry *take_vacant(struct cuda_execute *execute, uint64_t job)
+{
+    struct cuda_execute_entry *entry = entry_of(execute->vacant.next);
+
+    assert(!list_is_empty(&execute->vacant));
+    list_unlink(&entry->link);
+    *entry =
+        (struct cuda_execute_entry){.job = job, .started_ns = clock_now_ns(), .status = STATUS_OK};
+    list_init(&entry->link);
+    return entry;
+}
+
+static void add_under_way(struct cuda_execute *execute, struct cuda_execute_entry *entry)
+{
+    list_append(&execute->under_way, &entry->link);
+    execute->pending++;
 }
 
 static bool has_ended(const struct cuda_execute *execute, const struct cuda_execute_entry *entry)
@@ -272,11 +295,11 @@ static uint32_t choose_lane(struct cuda_execute *execute,
     uint32_t lanes = 0, mine = CUDA_LANES;
 
     look(execute);
-    for (uint64_t i = execute->reaped; i < execute->submitted; i++) {
-        const struct cuda_execute_entry *entry = entry_at(execute, i);
+    list_for_each(link, &execute->under_way)
+    {
+        const struct cuda_execute_entry *entry = entry_of(link);
 
-        if (!entry->is_reaped && !has_ended(execute, entry) &&
-            accesses_conflict(&entry->accesses, accesses)) {
+        if (!has_ended(execute, entry) && accesses_conflict(&entry->accesses, accesses)) {
             lanes |= 1u << entry->lane;
             if (entry->lane >= range.first && entry->lane < range.end)
                 mine = entry->lane; /* the latest */
@@ -347,21 +370,20 @@ static int submit_streamed(struct cuda_execute *execute,
     entry->number = UINT64_MAX;
     entry->accesses.job = command->job;
     cuda_panels_take(&execute->panels, &streamed);
-    execute->submitted++;
+    add_under_way(execute, entry);
     return error_trace(cuda_panels_pump(&execute->panels));
 }
 
 int cuda_execute_submit(struct cuda_execute *execute, const struct gemmd_command *command)
 {
     struct fault fault = FAULT_NONE;
-    struct cuda_execute_entry *entry = entry_at(execute, execute->submitted);
+    struct cuda_execute_entry *entry;
     uint32_t others;
-    int r = execute->submitted == 0 ? cuda_health_begin(&execute->health) : 0;
-    assert(cuda_execute_pending(execute) < CUDA_EXECUTE_DEPTH);
+    int r = execute->has_begun ? 0 : cuda_health_begin(&execute->health);
     if (r < 0)
         return error_trace(r);
-    *entry = (struct cuda_execute_entry){
-        .job = command->job, .started_ns = clock_now_ns(), .status = STATUS_OK};
+    execute->has_begun = true;
+    entry = take_vacant(execute, command->job);
     if (is_streamed(command))
         return error_trace(submit_streamed(execute, entry, command));
     accesses_of(command, &entry->accesses);
@@ -382,7 +404,7 @@ int cuda_execute_submit(struct cuda_execute *execute, const struct gemmd_command
                          &fault);
     if (r)
         return error_fold(r); /* without the write no job after this one would ever complete */
-    execute->submitted++;
+    add_under_way(execute, entry);
     return 0;
 }
 
@@ -393,12 +415,12 @@ bool cuda_execute_is_eager(const struct cuda_execute *execute)
 
 uint32_t cuda_execute_pending(const struct cuda_execute *execute)
 {
-    return (uint32_t)(execute->submitted - execute->reaped);
+    return execute->pending;
 }
 
 static int look_after(struct cuda_execute *execute)
 {
-    const struct cuda_execute_entry *entry = entry_at(execute, execute->reaped);
+    const struct cuda_execute_entry *entry = entry_of(execute->under_way.next);
     const struct cuda_health_waiting oldest = {
         .stream = execute->lanes.lane[entry->lane].stream,
         .since_ns = entry->started_ns,
@@ -408,12 +430,13 @@ static int look_after(struct cuda_execute *execute)
 }
 
 /* An earlier slice of the same job is not reported yet: the front counts a job's slices. */
-static bool has_earlier_slice(struct cuda_execute *execute, uint64_t number)
+static bool has_earlier_slice(struct cuda_execute *execute, const struct cuda_execute_entry *entry)
 {
-    for (uint64_t i = execute->reaped; i < number; i++) {
-        const struct cuda_execute_entry *entry = entry_at(execute, i);
-
-        if (!entry->is_reaped && entry->job == entry_at(execute, number)->job)
+    list_for_each(link, &execute->under_way)
+    {
+        if (entry_of(link) == entry)
+            break;
+        if (entry_of(link)->job == entry->job)
             return true;
     }
     return false;
@@ -421,10 +444,11 @@ static bool has_earlier_slice(struct cuda_execute *execute, uint64_t number)
 
 static struct cuda_execute_entry *first_ended(struct cuda_execute *execute)
 {
-    for (uint64_t i = execute->reaped; i < execute->submitted; i++) {
-        struct cuda_execute_entry *entry = entry_at(execute, i);
+    list_for_each(link, &execute->under_way)
+    {
+        struct cuda_execute_entry *entry = entry_of(link);
 
-        if (!entry->is_reaped && has_ended(execute, entry) && !has_earlier_slice(execute, i))
+        if (has_ended(execute, entry) && !has_earlier_slice(execute, entry))
             return entry;
     }
     return NULL;
@@ -432,7 +456,7 @@ static struct cuda_execute_entry *first_ended(struct cuda_execute *execute)
 
 int cuda_execute_reap(struct cuda_execute *execute, struct gemmd_completion *ret_completion)
 {
-    if (execute->reaped == execute->submitted)
+    if (execute->pending == 0)
         return 0;
     int r = cuda_panels_pump(&execute->panels);
     if (r < 0)
@@ -443,14 +467,14 @@ int cuda_execute_reap(struct cuda_execute *execute, struct gemmd_completion *ret
     if (!entry)
         return look_after(execute);
 
-    entry->is_reaped = true;
+    list_unlink(&entry->link);
+    list_append(&execute->vacant, &entry->link);
+    execute->pending--;
     *ret_completion = (struct gemmd_completion){
         .job = entry->job,
         .status = entry->status,
         .started_ns = entry->started_ns,
         .finished_ns = clock_now_ns(),
     };
-    while (execute->reaped < execute->submitted && entry_at(execute, execute->reaped)->is_reaped)
-        execute->reaped++;
     return 1;
 }

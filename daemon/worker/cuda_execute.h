@@ -13,6 +13,7 @@
 #pragma once
 
 #include "../../kernels_src/abi/ring.h"
+#include "../core/list.h"
 #include "../core/status.h"
 #include "access.h"
 #include "cuda_health.h"
@@ -22,14 +23,16 @@
 
 #define CUDA_EXECUTE_DEPTH 64 /* commands on all lanes; hides the launch cost many times */
 
+/* A command under way. It stays where it is: what is streamed and what runs on the driver's thread
+ * know its address. */
 struct cuda_execute_entry {
+    struct list link; /* in cuda_execute.under_way, or .vacant */
     uint64_t job;
     uint64_t started_ns;
     enum status status;
     struct accesses accesses;
     uint32_t lane;
     uint64_t number; /* on its lane, counted from 1; UINT64_MAX: its end is not queued yet */
-    bool is_reaped;
     struct gemmd_copy host_copy; /* for the driver's thread */
 };
 
@@ -40,8 +43,11 @@ struct cuda_execute {
     struct cuda_lanes lanes;
     struct cuda_panels panels;
     struct cuda_execute_entry entries[CUDA_EXECUTE_DEPTH];
-    uint64_t submitted, reaped; /* all before `reaped` are, and some after it */
-    struct cuda_health health;  /* of the context, while it does not end */
+    struct list under_way; /* in the order of their submission; they end in any */
+    struct list vacant;
+    uint32_t pending;          /* under way */
+    bool has_begun;            /* there was a command */
+    struct cuda_health health; /* of the context, while a command does not end */
 };
 
 /* As backend_cuda_open(): 0, DRIVER_E_FAULT, or < 0. */

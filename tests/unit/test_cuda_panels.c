@@ -292,6 +292,35 @@ Test(cuda_panels, other_products_are_done_while_one_streams)
     close_clean();
 }
 
+/* A streamed product may take a second, in which there is room for ten thousand others. */
+Test(cuda_panels, any_number_of_products_is_done_while_one_streams)
+{
+    struct scene large = scene_make(&square);
+    struct setting setting = {
+        .input = DTYPE_FP32, .output = DTYPE_FP32, .m = 4, .n = 4, .k = 4, .batch = 1, .alpha = 1};
+    struct scene small = scene_make(&setting);
+    struct gemmd_command command = {
+        .kind = GEMMD_COMMAND_GEMM, .kernel = KERNEL, .is_quick = true, .body.gemm = small.job};
+
+    large.job.flags |= HOST_FLAGS;
+    gpu->scratch = 1 << 14;
+    submit(1, &large.job);
+    fake_driver_stop_stream(CUDA_LANE_STREAM);
+    for (command.job = 2; command.job < 1000; command.job++) {
+        cr_assert_lt(gpu->operations->pending(gpu), gpu->operations->depth,
+                     "no place for number %lu", command.job);
+        cr_assert_eq(gpu->operations->submit(gpu, &command), 0);
+        cr_expect_eq(wait_for_one().job, command.job);
+    }
+    fake_driver_hold(false);
+    cr_expect_eq(wait_for_one().job, 1);
+    check(&small, &setting);
+    check(&large, &square);
+    scene_free(&small);
+    scene_free(&large);
+    close_clean();
+}
+
 /* --- failures -------------------------------------------------------------------------------- */
 
 Test(cuda_panels, a_failing_call_ends_that_product_and_no_other)
