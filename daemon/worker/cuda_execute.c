@@ -330,6 +330,19 @@ static int run(struct cuda_execute *execute,
     }
 }
 
+/* What launches keep for speed counts as free; what did not find room has written nothing yet. */
+static int run_in_memory(struct cuda_execute *execute,
+                         struct cuda_execute_entry *entry,
+                         const struct gemmd_command *command,
+                         struct fault *ret_fault)
+{
+    int r = run(execute, entry, command, ret_fault);
+
+    if (r > 0 && ret_fault->status == STATUS_OUT_OF_MEMORY && cuda_execute_give_back(execute))
+        r = run(execute, entry, command, ret_fault);
+    return r;
+}
+
 static int wait_for_others(struct cuda_execute *execute,
                            uint32_t mine,
                            uint32_t others,
@@ -392,7 +405,7 @@ int cuda_execute_submit(struct cuda_execute *execute, const struct gemmd_command
     /* A command that is not where it belongs in the order must not run at all. */
     r = wait_for_others(execute, entry->lane, others, &fault);
     if (!r)
-        r = run(execute, entry, command, &fault);
+        r = run_in_memory(execute, entry, command, &fault);
     if (r < 0)
         return error_trace(r);
     if (r > 0) {

@@ -404,6 +404,34 @@ Test(cuda_panels, products_in_a_row_take_two_blocks_in_turn)
     close_clean();
 }
 
+Test(cuda_panels, blocks_that_are_kept_give_way_to_another_products_scratch_memory)
+{
+    struct scene large = scene_make(&square);
+    struct setting setting = {
+        .input = DTYPE_FP32, .output = DTYPE_FP32, .m = 4, .n = 4, .k = 4, .batch = 1, .alpha = 1};
+    struct scene small = scene_make(&setting);
+    struct gemmd_command command = {
+        .kind = GEMMD_COMMAND_GEMM, .job = 2, .kernel = KERNEL, .body.gemm = small.job};
+
+    large.job.flags |= HOST_FLAGS;
+    command.body.gemm.flags |= HOST_FLAGS;
+    gpu->scratch = 1 << 20;
+    submit(1, &large.job);
+    cr_expect_eq(wait_for_one().status, STATUS_OK);
+    cr_expect_gt(fake_driver_live().scratch, 0);
+    fake_driver_fail("cuMemAllocAsync", 0, CUDA_ERROR_OUT_OF_MEMORY);
+    cr_assert_eq(gpu->operations->submit(gpu, &command), 0);
+    cr_expect_eq(wait_for_one().status, STATUS_OK);
+    cr_expect_eq(fake_driver_live().scratch, 0);
+    check(&small, &setting);
+    fake_driver_fail("cuMemAllocAsync", 0, CUDA_ERROR_OUT_OF_MEMORY);
+    cr_assert_eq(gpu->operations->submit(gpu, &command), 0);
+    cr_expect_eq(wait_for_one().status, STATUS_OUT_OF_MEMORY, "there is no more to give back");
+    scene_free(&small);
+    scene_free(&large);
+    close_clean();
+}
+
 Test(cuda_panels, a_k_of_which_no_panel_fits_takes_more_scratch_up_to_the_device)
 {
     struct scene scene = scene_make(&square);
