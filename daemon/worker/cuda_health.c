@@ -23,6 +23,10 @@
  * of those the device stands still, but its report comes with the end of that. */
 #define BEAT_NS 100000000
 
+/* No report comes so long after its fault. A beat that did not come for so long before one is
+ * behind the command itself, or the device stands still: it says nothing of the fault. */
+#define STUCK_NS 500000000
+
 int cuda_health_init(struct cuda_health *health,
                      const struct driver *driver,
                      struct fault *ret_fault)
@@ -68,28 +72,48 @@ static int send_beat(struct cuda_health *health, size_t i)
     CUdeviceptr word = health->words_device + offsetof(struct cuda_health_words, beat[i]);
     struct fault fault;
 
+    health->beats[i].sent_ns = clock_now_ns();
     return cu_try(health->driver, &fault, StreamWriteValue32, health->beats[i].stream, word,
                   ++health->beats[i].sent, CU_STREAM_WRITE_VALUE_DEFAULT);
 }
 
-static int send_beats(struct cuda_health *health)
+static uint32_t last_come(const struct cuda_health *health, size_t i)
 {
-    int r = 0;
-
-    for (size_t i = 0; i < CUDA_HEALTH_BEATS && !r; i++)
-        r = send_beat(health, i);
-    return r;
+    return __atomic_load_n(&health->words->beat[i], __ATOMIC_ACQUIRE);
 }
 
 static bool has_beaten(const struct cuda_health *health, size_t i)
 {
-    return __atomic_load_n(&health->words->beat[i], __ATOMIC_ACQUIRE) == health->beats[i].sent;
+    return last_come(health, i) == health->beats[i].sent;
+}
+
+static bool is_stuck(const struct cuda_health *health, size_t i, uint64_t now)
+{
+    return !has_beaten(health, i) && now - health->beats[i].sent_ns > STUCK_NS;
+}
+
+/* Those that must come after a report. */
+static int demand_beats(struct cuda_health *health, uint64_t now)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < CUDA_HEALTH_BEATS && !r; i++) {
+        struct cuda_beat *beat = &health->beats[i];
+
+        beat->is_awaited = !is_stuck(health, i, now);
+        if (beat->is_awaited)
+            r = send_beat(health, i);
+        beat->awaited = beat->sent;
+    }
+    return r;
 }
 
 static bool have_beaten(const struct cuda_health *health)
 {
     for (size_t i = 0; i < CUDA_HEALTH_BEATS; i++) {
-        if (!has_beaten(health, i))
+        const struct cuda_beat *beat = &health->beats[i];
+
+        if (beat->is_awaited && (int32_t)(last_come(health, i) - beat->awaited) < 0)
             return false;
     }
     return true;
@@ -168,7 +192,7 @@ static int look_for_reports(struct cuda_health *health, uint64_t since_ns, uint6
     seen = xid_watch_look(&health->xid);
     if (seen == XID_NONE)
         return 0;
-    r = send_beats(health);
+    r = demand_beats(health, now);
     health->may_ask |= seen == XID_OF_FAULTS;
     health->alarmed_ns = clock_now_ns();
     return r < 0 ? error_trace(r) : 0;

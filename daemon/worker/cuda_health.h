@@ -32,6 +32,9 @@ struct cuda_health_words {
 struct cuda_beat {
     CUstream stream;
     uint32_t sent, seen;
+    uint32_t awaited; /* since the last report: this one must come */
+    bool is_awaited;
+    uint64_t sent_ns; /* the last */
 };
 
 struct cuda_health {

@@ -193,6 +193,35 @@ Test(cuda_health, context_is_lost_when_streams_of_one_priority_do_not_beat)
     cr_expect_lt(look_for(5000, LONG_AGO), 0);
 }
 
+/* So for `ms` milliseconds, while the beats of that stream come. */
+static int look_while_it_beats(unsigned stream, unsigned ms)
+{
+    int r = 0;
+
+    for (unsigned i = 0; i < ms && r == 0; i += 5) {
+        fake_driver_release(stream);
+        r = look_for(5, LONG_AGO);
+    }
+    return r;
+}
+
+/* Where CUDA gave a beat's stream the queue of the command's, and the fault is another process's.
+ */
+Test(cuda_health, beat_that_was_stuck_before_a_report_ends_nobody_after_it)
+{
+    unsigned stream;
+
+    watch();
+    fake_driver_hold(true);
+    look_until_beats(CUDA_HEALTH_BEATS);
+    stream = fake_driver_last_stream();
+    cr_expect_eq(look_while_it_beats(stream, 600), 0);
+    fake_driver_xid(FAKE_DRIVER_XID_TRAP);
+    cr_expect_eq(look_while_it_beats(stream, 300), 0);
+    fake_driver_xid(FAKE_DRIVER_XID_TRAP);
+    cr_expect_lt(look_for(300, LONG_AGO), 0, "now no beat comes");
+}
+
 /* Whoever asks of a trap waits in that call for a second, on a device. */
 Test(cuda_health, cuda_is_not_asked_of_a_trap)
 {
