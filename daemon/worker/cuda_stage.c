@@ -99,6 +99,12 @@ static void pack(struct cuda_box *box)
                              : align(item, ROW_ALIGNMENT);
 }
 
+/* D then has elements that it does not compute. */
+static bool is_slice(const struct gemmd_job *job)
+{
+    return job->first_tile != 0 || job->tile_count != 0;
+}
+
 static int plan_operand(struct cuda_stage *stage,
                         const struct gemmd_job *job,
                         enum operand_role role,
@@ -120,7 +126,7 @@ static int plan_operand(struct cuda_stage *stage,
         return too_large(ret_fault, role);
 
     operand->is_staged = true;
-    operand->goes_in = role != OPERAND_D || job->tile_count != 0;
+    operand->goes_in = role != OPERAND_D || is_slice(job);
     operand->goes_out = role == OPERAND_D;
     operand->box = (struct cuda_box){
         .width = (uint64_t)view.columns * view.element,

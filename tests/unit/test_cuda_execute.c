@@ -268,9 +268,12 @@ Test(cuda_execute, a_slice_of_a_staged_job_keeps_the_other_tiles)
                                            .first_tile = 1,
                                            .tile_count = 1};
     fake_driver_on_launch(NULL); /* a kernel whose tile is none of these elements */
-    cr_expect_eq(run(&command), STATUS_OK);
-    cr_expect_eq(d[0], 1);
-    cr_expect_eq(d[1], 10);
+    for (int i = 1; i >= 0; i--) {
+        command.body.gemm.tile_count = (uint64_t)i; /* 0: all the rest */
+        cr_expect_eq(run(&command), STATUS_OK);
+        cr_expect_eq(d[0], 1);
+        cr_expect_eq(d[1], 10);
+    }
     close_clean();
 }
 
