@@ -160,7 +160,8 @@ struct gemmd_repack_operand {
  * Threads of a CTA that share an element of D, a power of two, in kernels whose unit is an element
  * (CONFIG_SCHEDULE_DOT): as many as have something to load at once, but no more in all than leave
  * room for another such grid. Each sums a part of K, so all blocks of a product have the same.
- * elements: of the job.
+ * elements: of the job. Unrolled, the loop takes registers: of `tt` a multiprocessor would run four
+ * CTAs and not five.
  */
 #ifdef __CUDACC_RTC__
 __device__ __forceinline__
@@ -174,6 +175,9 @@ static inline
 
     if (job->product_elements != 0)
         elements = job->product_elements;
+#ifdef __CUDACC_RTC__
+#    pragma unroll 1
+#endif
     while (threads < 256 && (gemmd_i64)threads * 8 < job->k && elements * threads <= (1u << 15))
         threads *= 2;
     return threads;
