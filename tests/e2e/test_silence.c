@@ -164,7 +164,8 @@ Test(silence, drops_who_reads_no_replies_and_nobody_else, .timeout = 120)
         (void)poll(NULL, 0, 1000);
     }
     cr_expect_geq(dropped, LIMIT_UNREAD_SECONDS - 2, "%g s", dropped);
-    cr_expect_leq(dropped, LIMIT_UNREAD_SECONDS + LATE_SECONDS, "%g s", dropped);
+    /* By looks a second apart, of which a machine that stands still now and then has fewer. */
+    cr_expect_leq(dropped, 2 * LIMIT_UNREAD_SECONDS, "%g s", dropped);
     cr_expect_eq(test_stats_number(watcher, NULL, "dropped_unread"), 1);
     cr_expect_eq(test_status_number(watcher, NULL, "clients"), 2);
     (void)close(stuck);
