@@ -300,9 +300,9 @@ Test(gemmctl, prints_arrays_of_maps_as_tables)
 Test(gemmctl, refuses_answers_that_are_not_json)
 {
     static const char *const texts[] = {
-        "",         "{",     "{\"a\"}",      "{\"a\": }",
-        "[1, ]",    "[1 2]", "{\"a\": 1} x", "\"open",
-        "\"open\\", "nul",   "{a: 1}",       "[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]",
+        "",         "{",      "{\"a\"}",      "{\"a\": }",
+        "[1, ]",    "[1 2]",  "{\"a\": 1} x", "\"open",
+        "\"open\\", "nul",    "{a: 1}",       "[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]",
         "[1",       "{\"a\"", "{\"a\": 1",
     };
 
