@@ -269,56 +269,64 @@ Test(cuda_panels, no_more_is_queued_than_the_driver_holds)
     close_clean();
 }
 
+/* A large product that is streamed, and a small command beside it. */
+struct pair {
+    struct scene large, small;
+    struct gemmd_command command;
+};
+
+static const struct setting tiny = {
+    .input = DTYPE_FP32, .output = DTYPE_FP32, .m = 4, .n = 4, .k = 4, .batch = 1, .alpha = 1};
+
+static struct pair pair_make(uint64_t scratch)
+{
+    struct pair pair = {.large = scene_make(&square), .small = scene_make(&tiny)};
+
+    pair.large.job.flags |= HOST_FLAGS;
+    pair.command = (struct gemmd_command){
+        .kind = GEMMD_COMMAND_GEMM, .job = 2, .kernel = KERNEL, .body.gemm = pair.small.job};
+    gpu->scratch = scratch;
+    return pair;
+}
+
+static void pair_check(struct pair *pair)
+{
+    check(&pair->small, &tiny);
+    check(&pair->large, &square);
+    scene_free(&pair->small);
+    scene_free(&pair->large);
+    close_clean();
+}
+
 Test(cuda_panels, other_products_are_done_while_one_streams)
 {
-    struct scene large = scene_make(&square);
-    struct setting setting = {
-        .input = DTYPE_FP32, .output = DTYPE_FP32, .m = 4, .n = 4, .k = 4, .batch = 1, .alpha = 1};
-    struct scene small = scene_make(&setting);
-    struct gemmd_command command = {
-        .kind = GEMMD_COMMAND_GEMM, .job = 2, .kernel = KERNEL, .body.gemm = small.job};
+    struct pair pair = pair_make(1 << 14);
 
-    large.job.flags |= HOST_FLAGS;
-    gpu->scratch = 1 << 14;
     fake_driver_lazy(1);
-    submit(1, &large.job);
-    cr_assert_eq(gpu->operations->submit(gpu, &command), 0);
+    submit(1, &pair.large.job);
+    cr_assert_eq(gpu->operations->submit(gpu, &pair.command), 0);
     cr_expect_eq(wait_for_one().job, 2);
     cr_expect_eq(wait_for_one().job, 1);
-    check(&small, &setting);
-    check(&large, &square);
-    scene_free(&small);
-    scene_free(&large);
-    close_clean();
+    pair_check(&pair);
 }
 
 /* A streamed product may take a second, in which there is room for ten thousand others. */
 Test(cuda_panels, any_number_of_products_is_done_while_one_streams)
 {
-    struct scene large = scene_make(&square);
-    struct setting setting = {
-        .input = DTYPE_FP32, .output = DTYPE_FP32, .m = 4, .n = 4, .k = 4, .batch = 1, .alpha = 1};
-    struct scene small = scene_make(&setting);
-    struct gemmd_command command = {
-        .kind = GEMMD_COMMAND_GEMM, .kernel = KERNEL, .is_quick = true, .body.gemm = small.job};
+    struct pair pair = pair_make(1 << 14);
 
-    large.job.flags |= HOST_FLAGS;
-    gpu->scratch = 1 << 14;
-    submit(1, &large.job);
+    pair.command.is_quick = true;
+    submit(1, &pair.large.job);
     fake_driver_stop_stream(CUDA_LANE_STREAM);
-    for (command.job = 2; command.job < 1000; command.job++) {
+    for (; pair.command.job < 1000; pair.command.job++) {
         cr_assert_lt(gpu->operations->pending(gpu), gpu->operations->depth,
-                     "no place for number %lu", command.job);
-        cr_assert_eq(gpu->operations->submit(gpu, &command), 0);
-        cr_expect_eq(wait_for_one().job, command.job);
+                     "no place for number %lu", pair.command.job);
+        cr_assert_eq(gpu->operations->submit(gpu, &pair.command), 0);
+        cr_expect_eq(wait_for_one().job, pair.command.job);
     }
     fake_driver_hold(false);
     cr_expect_eq(wait_for_one().job, 1);
-    check(&small, &setting);
-    check(&large, &square);
-    scene_free(&small);
-    scene_free(&large);
-    close_clean();
+    pair_check(&pair);
 }
 
 /* --- failures -------------------------------------------------------------------------------- */
@@ -406,30 +414,20 @@ Test(cuda_panels, products_in_a_row_take_two_blocks_in_turn)
 
 Test(cuda_panels, blocks_that_are_kept_give_way_to_another_products_scratch_memory)
 {
-    struct scene large = scene_make(&square);
-    struct setting setting = {
-        .input = DTYPE_FP32, .output = DTYPE_FP32, .m = 4, .n = 4, .k = 4, .batch = 1, .alpha = 1};
-    struct scene small = scene_make(&setting);
-    struct gemmd_command command = {
-        .kind = GEMMD_COMMAND_GEMM, .job = 2, .kernel = KERNEL, .body.gemm = small.job};
+    struct pair pair = pair_make(1 << 20);
 
-    large.job.flags |= HOST_FLAGS;
-    command.body.gemm.flags |= HOST_FLAGS;
-    gpu->scratch = 1 << 20;
-    submit(1, &large.job);
+    pair.command.body.gemm.flags |= HOST_FLAGS;
+    submit(1, &pair.large.job);
     cr_expect_eq(wait_for_one().status, STATUS_OK);
     cr_expect_gt(fake_driver_live().scratch, 0);
     fake_driver_fail("cuMemAllocAsync", 0, CUDA_ERROR_OUT_OF_MEMORY);
-    cr_assert_eq(gpu->operations->submit(gpu, &command), 0);
+    cr_assert_eq(gpu->operations->submit(gpu, &pair.command), 0);
     cr_expect_eq(wait_for_one().status, STATUS_OK);
     cr_expect_eq(fake_driver_live().scratch, 0);
-    check(&small, &setting);
     fake_driver_fail("cuMemAllocAsync", 0, CUDA_ERROR_OUT_OF_MEMORY);
-    cr_assert_eq(gpu->operations->submit(gpu, &command), 0);
+    cr_assert_eq(gpu->operations->submit(gpu, &pair.command), 0);
     cr_expect_eq(wait_for_one().status, STATUS_OUT_OF_MEMORY, "there is no more to give back");
-    scene_free(&small);
-    scene_free(&large);
-    close_clean();
+    pair_check(&pair);
 }
 
 Test(cuda_panels, a_k_of_which_no_panel_fits_takes_more_scratch_up_to_the_device)
