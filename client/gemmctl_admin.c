@@ -133,8 +133,7 @@ static struct shape_arguments no_shape(void)
 {
     struct shape_arguments arguments = {.problem = {.input = DTYPE_BF16, .batch = 1, .alpha = 1}};
 
-    for (int i = 0; i < OPERAND_COUNT; i++)
-        arguments.problem.operand[i] = (struct problem_operand){PROBLEM_DEFAULT, PROBLEM_DEFAULT};
+    problem_leave_layouts(&arguments.problem);
     return arguments;
 }
 

@@ -62,6 +62,12 @@ int64_t problem_columns(const struct problem *problem, enum operand_role role)
     }
 }
 
+void problem_leave_layouts(struct problem *problem)
+{
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        problem->operand[i] = (struct problem_operand){PROBLEM_DEFAULT, PROBLEM_DEFAULT};
+}
+
 void problem_fill_defaults(struct problem *problem)
 {
     for (int i = 0; i < OPERAND_COUNT; i++) {

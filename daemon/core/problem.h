@@ -65,6 +65,9 @@ const char *operand_name(enum operand_role role); /* "a", "b", "c", "bias", "d":
  * keeps beside (buffers). */
 void problem_from_column_major(struct problem *problem);
 
+/* Makes all leading dimensions and strides PROBLEM_DEFAULT. */
+void problem_leave_layouts(struct problem *problem);
+
 /* Replaces PROBLEM_DEFAULT in leading dimensions and strides, by row-major rules: a column-major
  * problem is converted first. */
 void problem_fill_defaults(struct problem *problem);

@@ -54,8 +54,7 @@ static int check(struct setting *s)
                               .batch = 1,
                               .trans_b = true,
                               .alpha = 1};
-    for (int i = 0; i < OPERAND_COUNT; i++)
-        problem.operand[i] = (struct problem_operand){PROBLEM_DEFAULT, PROBLEM_DEFAULT};
+    problem_leave_layouts(&problem);
     problem_fill_defaults(&problem);
     if (gemmd_gemm(s->connection, &s->product, &result) ||
         gemmd_buffer_read(s->d, 0, s->host_d, s->bytes))

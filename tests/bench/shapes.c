@@ -156,8 +156,7 @@ struct problem shape_problem(const struct shape *shape)
                               .trans_a = shape->trans_a,
                               .trans_b = shape->trans_b,
                               .alpha = 1};
-    for (int i = 0; i < OPERAND_COUNT; i++)
-        problem.operand[i] = (struct problem_operand){PROBLEM_DEFAULT, PROBLEM_DEFAULT};
+    problem_leave_layouts(&problem);
     problem_fill_defaults(&problem);
     return problem;
 }

@@ -32,8 +32,7 @@ product(enum dtype input, enum dtype output, int64_t m, int64_t n, int64_t k)
         .alpha = 1,
     };
 
-    for (int role = 0; role < OPERAND_COUNT; role++)
-        problem.operand[role] = (struct problem_operand){PROBLEM_DEFAULT, PROBLEM_DEFAULT};
+    problem_leave_layouts(&problem);
     problem_fill_defaults(&problem);
     return problem;
 }

@@ -43,8 +43,7 @@ problem_of(enum dtype dtype, const char *layout, int64_t m, int64_t n, int64_t k
                               .trans_a = layout[0] == 't',
                               .trans_b = layout[1] == 't'};
 
-    for (int role = 0; role < OPERAND_COUNT; role++)
-        problem.operand[role] = (struct problem_operand){PROBLEM_DEFAULT, PROBLEM_DEFAULT};
+    problem_leave_layouts(&problem);
     problem_fill_defaults(&problem);
     return problem;
 }

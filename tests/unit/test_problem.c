@@ -18,8 +18,7 @@ static struct problem some(int64_t m, int64_t n, int64_t k, int64_t batch)
         .beta = 1,
     };
 
-    for (int i = 0; i < OPERAND_COUNT; i++)
-        problem.operand[i] = (struct problem_operand){PROBLEM_DEFAULT, PROBLEM_DEFAULT};
+    problem_leave_layouts(&problem);
     return problem;
 }
 

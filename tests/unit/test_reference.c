@@ -23,8 +23,7 @@ static struct problem make(enum dtype input, enum dtype output, int64_t m, int64
         .beta = 0,
     };
 
-    for (int i = 0; i < OPERAND_COUNT; i++)
-        problem.operand[i] = (struct problem_operand){PROBLEM_DEFAULT, PROBLEM_DEFAULT};
+    problem_leave_layouts(&problem);
     return problem;
 }
 
