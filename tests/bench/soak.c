@@ -28,7 +28,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -76,7 +75,6 @@ static void become_client(const struct soak *soak, size_t seat)
     (void)snprintf(number, sizeof(number), "%zu", seat);
     if (soak->is_cuda && seat < 4)
         argv[6] = "--large";
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     /* dup2() onto itself would keep close-on-exec */
     int copy = dup(soak->page_fd);
     if (copy >= 0 && dup2(copy, SOAK_FD) == SOAK_FD)
@@ -87,7 +85,7 @@ static void become_client(const struct soak *soak, size_t seat)
 static void start_client(struct soak *soak, size_t seat)
 {
     (void)fflush(stdout);
-    soak->pids[seat] = fork();
+    soak->pids[seat] = process_fork();
     if (soak->pids[seat] == 0)
         become_client(soak, seat);
 }

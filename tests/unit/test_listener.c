@@ -1,4 +1,5 @@
 #include "../../daemon/front/listener.h"
+#include "../support/process.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -7,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -163,12 +163,10 @@ Test(listener, is_never_wider_than_asked_at_any_instant)
     pid_t watcher;
 
     (void)umask(0);
-    watcher = fork();
-    if (watcher == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    watcher = process_fork();
+    if (watcher == 0)
         for (;;)
             *widest |= mode_of(f.path);
-    }
     for (unsigned i = 0; i < 300 || *widest == 0; i++) { /* and it has looked at all */
         struct listener listener;
 
@@ -320,12 +318,11 @@ Test(listener, lets_one_of_many_win)
         leave_stale(SOCK_STREAM);
         cr_assert(pipe(gate) == 0 && pipe(result) == 0);
         for (unsigned i = 0; i < RACERS; i++) {
-            racers[i] = fork();
+            racers[i] = process_fork();
             if (racers[i] == 0) {
                 struct listener listener;
                 int r;
 
-                (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
                 close(gate[1]);
                 (void)!read(gate[0], &byte, 1); /* all go when the gate closes */
                 r = open_at(&listener, f.path, 0600);

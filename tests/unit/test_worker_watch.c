@@ -49,7 +49,7 @@ Test(worker_watch, with_a_hello_just_in_time_is_not_killed)
  * looked at. */
 static pid_t process_in_state(char state)
 {
-    pid_t child = fork();
+    pid_t child = process_fork();
 
     if (child > 0) {
         (void)setpgid(child, child);
@@ -60,7 +60,6 @@ static pid_t process_in_state(char state)
         }
         return child;
     }
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)setpgid(0, 0);
     if (state == 'T')
         (void)raise(SIGSTOP);
