@@ -250,14 +250,19 @@ static void die_for_long(void)
     queue_worker_died(&queue, link_commands_taken(&worker.link));
 }
 
+static uint64_t submit_due(uint64_t deadline_ns)
+{
+    struct job *job = copy(1, 0, 1, 0);
+
+    job->deadline_ns = deadline_ns;
+    return submit(&session_a, job);
+}
+
 Test(queue_replay, what_had_not_begun_is_told_when_it_is_late)
 {
-    struct job *late = copy(1, 0, 1, 0);
     const uint64_t deadline = clock_now_ns() + UINT64_C(3600000000000);
-    uint64_t number;
+    uint64_t number = submit_due(deadline);
 
-    late->deadline_ns = deadline;
-    number = submit(&session_a, late);
     cr_expect_eq(queue_expire(&queue, deadline + 1), 0, "it is committed");
     die_for_long();
     cr_expect_eq(queue_expire(&queue, deadline - 1), deadline);
@@ -267,12 +272,9 @@ Test(queue_replay, what_had_not_begun_is_told_when_it_is_late)
 
 Test(queue_replay, what_had_begun_is_not_late)
 {
-    struct job *begun = copy(1, 0, 1, 0);
     const uint64_t deadline = clock_now_ns() + UINT64_C(3600000000000);
-    uint64_t number;
+    uint64_t number = submit_due(deadline);
 
-    begun->deadline_ns = deadline;
-    number = submit(&session_a, begun);
     cr_assert_eq(take(), number);
     die_for_long();
     cr_expect_eq(queue_expire(&queue, deadline + 1), 0);
