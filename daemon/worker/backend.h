@@ -32,6 +32,8 @@ struct backend_operations {
                int *fd,
                uint64_t *ret_address,
                struct fault *ret_fault);
+    /* The number means nothing from now on; what the device must be at rest for is given back by
+     * `reap` when it is. */
     void (*unmap)(struct backend *backend, uint64_t id);
 
     /* Loads a cubin (consumes nothing; `cubin` is valid during the call). Not called on the CPU. */
@@ -49,14 +51,16 @@ struct backend_operations {
      * ring.h). A backend that overlaps or merges commands sees for itself that they touch different
      * memory. */
     int (*submit)(struct backend *backend, const struct gemmd_command *command);
-    /* Commands submitted and not reaped. The worker stops taking commands at `depth`. */
+    /* Commands submitted and not reaped. The worker takes none beyond `depth`. */
     uint32_t (*pending)(const struct backend *backend);
     uint32_t depth;
-    /* Whether submitted commands have more to queue on the device at once, which `reap` does: the
-     * worker does not sleep meanwhile. */
+    /* Whether none should be taken for now, so that the device comes to rest. */
+    bool (*wants_rest)(const struct backend *backend);
+    /* Whether there is more to do at once, which `reap` does: queue what is left of submitted
+     * commands, or give memory back. The worker does not sleep meanwhile. */
     bool (*is_eager)(const struct backend *backend);
     /* Takes the next finished command: 1 with `ret_completion`, 0 when none is ready, < 0 lost.
-     * Never blocks. */
+     * Never waits for the device. */
     int (*reap)(struct backend *backend, struct gemmd_completion *ret_completion);
 };
 

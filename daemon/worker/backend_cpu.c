@@ -111,6 +111,12 @@ static uint32_t cpu_pending(const struct backend *backend)
     return container_of(backend, const struct backend_cpu, backend)->has_finished ? 1 : 0;
 }
 
+static bool cpu_wants_rest(const struct backend *backend)
+{
+    (void)backend;
+    return false;
+}
+
 static bool cpu_is_eager(const struct backend *backend)
 {
     (void)backend;
@@ -151,6 +157,7 @@ static const struct backend_operations cpu_operations = {
     .submit = cpu_submit,
     .pending = cpu_pending,
     .depth = 1,
+    .wants_rest = cpu_wants_rest,
     .is_eager = cpu_is_eager,
     .reap = cpu_reap,
 };

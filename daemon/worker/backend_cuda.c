@@ -88,17 +88,34 @@ static uint32_t backend_cuda_pending(const struct backend *backend)
     return cuda_execute_pending(&container_of(backend, const struct backend_cuda, base)->execute);
 }
 
-static bool backend_cuda_is_eager(const struct backend *backend)
+static bool backend_cuda_wants_rest(const struct backend *backend)
 {
-    return cuda_execute_is_eager(&container_of(backend, const struct backend_cuda, base)->execute);
+    return cuda_memory_wants_rest(&container_of(backend, const struct backend_cuda, base)->memory);
 }
 
+/* At rest, and with mappings that were kept for that. */
+static bool may_close(const struct backend_cuda *self)
+{
+    return cuda_memory_is_closing(&self->memory) && cuda_execute_pending(&self->execute) == 0;
+}
+
+static bool backend_cuda_is_eager(const struct backend *backend)
+{
+    const struct backend_cuda *self = container_of(backend, const struct backend_cuda, base);
+
+    return cuda_execute_is_eager(&self->execute) || may_close(self);
+}
+
+/* One mapping in each turn of the loop: to give back much of it takes long, and the loop's heart
+ * beats between two. */
 static int backend_cuda_reap(struct backend *backend, struct gemmd_completion *ret_completion)
 {
-    struct cuda_execute *execute = &self_of(backend)->execute;
-    int r = cuda_execute_reap(execute, ret_completion);
+    struct backend_cuda *self = self_of(backend);
+    int r = cuda_execute_reap(&self->execute, ret_completion);
 
-    backend->answers = execute->health.answers;
+    backend->answers = self->execute.health.answers;
+    if (r == 0 && may_close(self))
+        cuda_memory_close_one(&self->memory);
     return r;
 }
 
@@ -112,6 +129,7 @@ static const struct backend_operations operations = {
     .submit = backend_cuda_submit,
     .pending = backend_cuda_pending,
     .depth = CUDA_EXECUTE_DEPTH,
+    .wants_rest = backend_cuda_wants_rest,
     .is_eager = backend_cuda_is_eager,
     .reap = backend_cuda_reap,
 };

@@ -1,4 +1,5 @@
 #include "cuda_memory.h"
+#include "../core/clock.h"
 #include "../core/error.h"
 #include "../core/log.h"
 
@@ -10,7 +11,7 @@
 #include <unistd.h>
 
 struct mapping {
-    struct list link; /* in cuda_memory.mappings */
+    struct list link; /* in cuda_memory.mappings or .closing */
     uint64_t id;
     size_t size; /* as mapped: device memory is rounded up to the granularity */
 
@@ -41,6 +42,7 @@ void cuda_memory_init(struct cuda_memory *memory,
     *memory = (struct cuda_memory){.driver = driver, .device = device};
     cuda_hosts_init(&memory->hosts, driver, device);
     list_init(&memory->mappings);
+    list_init(&memory->closing);
 }
 
 static struct mapping *mapping_new(uint64_t id)
@@ -70,8 +72,27 @@ static void mapping_free(struct mapping *mapping, struct cuda_memory *memory)
     free(mapping);
 }
 
+void cuda_memory_close_one(struct cuda_memory *memory)
+{
+    struct mapping *mapping;
+
+    if (!cuda_memory_is_closing(memory))
+        return;
+    mapping = container_of(memory->closing.next, struct mapping, link);
+    list_unlink(&mapping->link);
+    mapping_free(mapping, memory);
+}
+
+bool cuda_memory_wants_rest(const struct cuda_memory *memory)
+{
+    return cuda_memory_is_closing(memory) &&
+           clock_now_ns() - memory->closing_since_ns >= CUDA_MEMORY_CLOSING_NS;
+}
+
 void cuda_memory_deinit(struct cuda_memory *memory)
 {
+    while (cuda_memory_is_closing(memory))
+        cuda_memory_close_one(memory);
     list_for_each_safe(node, next, &memory->mappings)
     {
         struct mapping *mapping = container_of(node, struct mapping, link);
@@ -401,6 +422,19 @@ int cuda_memory_map(struct cuda_memory *memory,
     return 0;
 }
 
+/* By measurement: driver.h. */
+static bool waits_for_rest(const struct mapping *mapping)
+{
+    return mapping->host.is_registered || mapping->opened;
+}
+
+static void close_later(struct cuda_memory *memory, struct mapping *mapping)
+{
+    if (!cuda_memory_is_closing(memory))
+        memory->closing_since_ns = clock_now_ns();
+    list_append(&memory->closing, &mapping->link);
+}
+
 void cuda_memory_unmap(struct cuda_memory *memory, uint64_t id)
 {
     list_for_each_safe(node, next, &memory->mappings)
@@ -409,7 +443,10 @@ void cuda_memory_unmap(struct cuda_memory *memory, uint64_t id)
         if (mapping->id != id)
             continue;
         list_unlink(node);
-        mapping_free(mapping, memory);
+        if (waits_for_rest(mapping))
+            close_later(memory, mapping);
+        else
+            mapping_free(mapping, memory);
         return;
     }
 }

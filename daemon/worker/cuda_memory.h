@@ -5,7 +5,10 @@
  * by descriptor or legacy handle, which is checked here because only the driver can.
  *
  * Device memory is released by VMM calls only: they work beside a resident grid, cuMemFree does
- * not.
+ * not. What was registered or opened by a legacy handle is given back by calls that wait until the
+ * device has nothing more to do, and nobody else's call gets to the driver meanwhile. So such
+ * mappings are kept until it has: a command that never ends would otherwise hold the worker's loop
+ * as soon as some client goes, and look like a driver that is busy (front/worker_watch.c).
  *
  * Owner: backend_cuda. Thread: the worker's.
  */
@@ -20,7 +23,14 @@ struct cuda_memory {
     const struct cuda_device *device;
     struct cuda_hosts hosts;
     struct list mappings;
+    struct list closing; /* unmapped, and kept for an idle device: no number finds them */
+    uint64_t closing_since_ns;
 };
+
+/* How long commands are taken all the same, in the hope that the device comes to an end of its work
+ * by itself. Under load it does not, and the wait for what is under way costs others a millisecond
+ * or so: once for all that go in this time. */
+#define CUDA_MEMORY_CLOSING_NS 20000000
 
 void cuda_memory_init(struct cuda_memory *memory,
                       const struct driver *driver,
@@ -35,3 +45,12 @@ int cuda_memory_map(struct cuda_memory *memory,
                     struct fault *ret_fault);
 /* Unknown numbers are ignored. No job may use the memory any more. */
 void cuda_memory_unmap(struct cuda_memory *memory, uint64_t id);
+/* While the device has nothing to do: gives one mapping back that was kept for that. */
+void cuda_memory_close_one(struct cuda_memory *memory);
+/* Whether so many have waited for so long that the device is to come to rest for them. */
+bool cuda_memory_wants_rest(const struct cuda_memory *memory);
+
+static inline bool cuda_memory_is_closing(const struct cuda_memory *memory)
+{
+    return !list_is_empty(&memory->closing);
+}

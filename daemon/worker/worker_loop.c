@@ -202,7 +202,9 @@ static bool has_room(const struct worker_loop *loop)
 {
     const struct backend *backend = loop->backend;
 
-    return !loop->is_quitting && backend->operations->pending(backend) < backend->operations->depth;
+    return !loop->is_quitting &&
+           backend->operations->pending(backend) < backend->operations->depth &&
+           !backend->operations->wants_rest(backend);
 }
 
 static int commands_take(struct worker_loop *loop, bool *ret_progress)

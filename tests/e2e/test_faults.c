@@ -171,6 +171,37 @@ Test(faults, of_an_endless_product_are_told_to_the_guilty_alone)
     expect_told_to_the_guilty_alone(TEST_FAULT_ENDLESS);
 }
 
+/* The driver gives registered memory back when the device rests, which it does not; the worker must
+ * not wait there. It is the job that hangs, and is told so after its limit of time. */
+Test(faults, of_an_endless_product_are_the_products_though_a_client_goes)
+{
+    enum { REGISTERED = 8 << 20 }; /* when it is mapped, not when it is used again */
+
+    struct scene guilty, neighbour;
+    gemmd_product endless, good;
+    gemmd_buffer *host = NULL;
+    gemmd_job culprit;
+
+    if (test_device_is_cpu())
+        cr_skip_test("a worker of a CPU takes nothing else while it computes");
+    guilty = scene_new(1);
+    neighbour = scene_new(2);
+    good = product_of(&neighbour, 1);
+    cr_assert_eq(gemmd_buffer_create(neighbour.connection, GEMMD_HOST, REGISTERED, NULL, 0, &host),
+                 GEMMD_OK);
+    good.a.buffer = host;
+    cr_assert_eq(gemmd_gemm(neighbour.connection, &good, NULL), GEMMD_OK);
+    endless = product_of(&guilty, TEST_FAULT_ALPHA + TEST_FAULT_ENDLESS);
+    cr_assert_eq(gemmd_submit(guilty.connection, &endless, &culprit), GEMMD_OK);
+    good.a.buffer = neighbour.a;
+    cr_assert_eq(gemmd_gemm(neighbour.connection, &good, NULL), GEMMD_OK, "it passes the other");
+    gemmd_close(neighbour.connection);
+    cr_expect_eq(gemmd_wait(guilty.connection, culprit, -1, NULL), GEMMD_GPU_FAULT);
+    cr_expect(test_daemon_logged(&daemon_, "a job hangs"));
+    cr_expect_not(test_daemon_logged(&daemon_, "its heart stopped"));
+    gemmd_close(guilty.connection);
+}
+
 /* Its panels are queued in steps, beside other commands; the fault is in one of them. */
 Test(faults, of_a_product_that_streams_from_host_memory_are_told_to_it_alone)
 {

@@ -6,7 +6,8 @@
  * Streams execute at once, or lazily and in the most awkward order that was not forbidden; a launch
  * computes its products in plain C, or calls the test's function.
  * Completion writes can be held back, to look like a device that is busy; in a daemon's worker,
- * FAKE_DRIVER_HANG_M in the environment stops the stream of a product of that many rows. While
+ * FAKE_DRIVER_HANG_M in the environment stops the stream of a product of that many rows, and calls
+ * that wait for the device then do not return. While
  * the file FAKE_DRIVER_STILL exists nothing runs on any stream. One of FAKE_DRIVER_LOSE_M rows
  * loses the device, after which the process does not get to its end. To register
  * FAKE_DRIVER_CRASH_SIZE bytes ends it, to import FAKE_DRIVER_CRASH_IMPORT_SIZE bytes does, and

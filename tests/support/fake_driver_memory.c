@@ -249,6 +249,7 @@ CUresult CUDAAPI cuMemHostUnregister(void *p)
 {
     (void)p;
     ENTER(MemHostUnregister);
+    fake_driver_settle();
     fake.live.registrations--;
     return CUDA_SUCCESS;
 }

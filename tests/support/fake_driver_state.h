@@ -56,6 +56,9 @@ typedef void (*fake_driver_run_fn)(const void *argument);
 CUresult
 fake_driver_queue(CUstream stream, fake_driver_run_fn run, const void *argument, size_t size);
 
+/* As calls that wait for the device: for ever, in a worker where a product does not end. */
+void fake_driver_settle(void);
+
 /* What a module's second kernel does. */
 void fake_driver_repack(const struct gemmd_repack *what);
 

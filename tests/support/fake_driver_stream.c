@@ -165,6 +165,15 @@ void fake_driver_release(unsigned stream)
     held->word = NULL;
 }
 
+void fake_driver_settle(void)
+{
+    bool is_worker = getenv("FAKE_DRIVER_FAULTS") || getenv("FAKE_DRIVER_HANG_M");
+
+    for (unsigned i = 0; i < FAKE_DRIVER_STREAMS && is_worker; i++)
+        while (fake.streams[i].is_stopped)
+            (void)usleep(1000);
+}
+
 unsigned fake_driver_last_stream(void)
 {
     return fake.last_stream;

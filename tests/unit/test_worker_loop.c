@@ -10,6 +10,7 @@ struct slow_device {
     struct backend backend;
     uint64_t jobs[4];
     uint32_t held, most, looks;
+    uint32_t rests, rests_after_one; /* that it wants before it takes more */
     int submit_result;
 };
 
@@ -24,7 +25,10 @@ static int slow_submit(struct backend *backend, const struct gemmd_command *comm
 
     if (device->submit_result)
         return device->submit_result;
+    if (device->rests > 0)
+        return -EPROTO; /* it came to no rest yet */
     device->jobs[device->held++] = command->job;
+    device->rests = steal(device->rests_after_one, 0);
     device->most = MAX(device->most, device->held);
     return 0;
 }
@@ -34,17 +38,23 @@ static uint32_t slow_pending(const struct backend *backend)
     return slow(backend)->held;
 }
 
-/* Every third look finds something finished. */
-static bool slow_is_eager(const struct backend *backend)
+static bool slow_wants_rest(const struct backend *backend)
 {
-    (void)backend;
-    return false;
+    return slow(backend)->rests > 0;
 }
 
+static bool slow_is_eager(const struct backend *backend)
+{
+    return slow(backend)->held == 0 && slow(backend)->rests > 0;
+}
+
+/* Every third look finds something finished. One that finds nothing left is a rest. */
 static int slow_reap(struct backend *backend, struct gemmd_completion *ret_completion)
 {
     struct slow_device *device = slow(backend);
 
+    if (device->held == 0)
+        device->rests -= device->rests > 0;
     if (device->held == 0 || ++device->looks % 3 != 0)
         return 0;
     *ret_completion = (struct gemmd_completion){.job = device->jobs[0]};
@@ -58,6 +68,7 @@ static const struct backend_operations slow_operations = {
     .submit = slow_submit,
     .pending = slow_pending,
     .depth = 3,
+    .wants_rest = slow_wants_rest,
     .is_eager = slow_is_eager,
     .reap = slow_reap,
 };
@@ -98,28 +109,47 @@ static void scene_close(struct loop_scene *scene)
     link_deinit(&scene->front);
 }
 
-Test(worker_loop, holds_no_more_commands_than_the_device_takes)
+/* The loop in a process of its own takes what was submitted, and holds so many at most. */
+static void expect_all_taken(struct loop_scene *scene, uint64_t jobs, uint32_t most)
 {
-    struct loop_scene scene;
     struct gemmd_completion completion;
     struct fault fault = FAULT_NONE;
     pid_t child;
     int status;
 
-    scene_open(&scene);
     child = fork();
     cr_assert_geq(child, 0);
     if (child == 0) {
-        fd_closep(&scene.front.fds.socket);
-        _exit(worker_loop_run(&scene.loop, &fault) != 0 || scene.device.most != 3);
+        fd_closep(&scene->front.fds.socket);
+        _exit(worker_loop_run(&scene->loop, &fault) != 0 || scene->device.most != most);
     }
-    scene_submit(&scene, LINK_COMMANDS);
-    for (uint64_t job = 0; job < LINK_COMMANDS;)
-        if (link_complete_next(&scene.front, &completion))
+    for (uint64_t job = 0; job < jobs;)
+        if (link_complete_next(&scene->front, &completion))
             cr_assert_eq(completion.job, job++);
-    link_deinit(&scene.front);
+    link_deinit(&scene->front);
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_assert_eq(status, 0);
+}
+
+Test(worker_loop, holds_no_more_commands_than_the_device_takes)
+{
+    struct loop_scene scene;
+
+    scene_open(&scene);
+    scene_submit(&scene, LINK_COMMANDS);
+    expect_all_taken(&scene, LINK_COMMANDS, 3);
+    scene_close(&scene);
+}
+
+/* Nothing but the device's own end of work goes on then. */
+Test(worker_loop, takes_no_commands_until_a_device_that_wants_to_rest_did, .timeout = 30)
+{
+    struct loop_scene scene;
+
+    scene_open(&scene);
+    scene.device.rests_after_one = 4;
+    scene_submit(&scene, 3);
+    expect_all_taken(&scene, 3, 2);
     scene_close(&scene);
 }
 
