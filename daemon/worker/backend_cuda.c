@@ -96,7 +96,7 @@ static bool backend_cuda_wants_rest(const struct backend *backend)
 /* At rest, and with mappings that were kept for that. */
 static bool may_close(const struct backend_cuda *self)
 {
-    return cuda_memory_is_closing(&self->memory) && cuda_execute_pending(&self->execute) == 0;
+    return cuda_memory_is_closing(&self->memory) && cuda_execute_is_at_rest(&self->execute);
 }
 
 static bool backend_cuda_is_eager(const struct backend *backend)
@@ -111,8 +111,10 @@ static bool backend_cuda_is_eager(const struct backend *backend)
 static int backend_cuda_reap(struct backend *backend, struct gemmd_completion *ret_completion)
 {
     struct backend_cuda *self = self_of(backend);
-    int r = cuda_execute_reap(&self->execute, ret_completion);
+    int r;
 
+    self->execute.panels.rests = cuda_memory_wants_rest(&self->memory);
+    r = cuda_execute_reap(&self->execute, ret_completion);
     backend->answers = self->execute.health.answers;
     if (r == 0 && may_close(self))
         cuda_memory_close_one(&self->memory);

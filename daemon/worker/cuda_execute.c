@@ -426,9 +426,10 @@ bool cuda_execute_is_eager(const struct cuda_execute *execute)
     return cuda_panels_is_eager(&execute->panels);
 }
 
-uint32_t cuda_execute_pending(const struct cuda_execute *execute)
+bool cuda_execute_is_at_rest(const struct cuda_execute *execute)
 {
-    return execute->pending;
+    list_for_each(link, &execute->under_way) if (entry_of(link)->number != UINT64_MAX) return false;
+    return cuda_panels_is_quiet(&execute->panels);
 }
 
 static int look_after(struct cuda_execute *execute)

@@ -61,9 +61,16 @@ void cuda_execute_deinit(struct cuda_execute *execute);
 
 /* As backend_operations: submit, pending, reap. */
 int cuda_execute_submit(struct cuda_execute *execute, const struct gemmd_command *command);
-uint32_t cuda_execute_pending(const struct cuda_execute *execute);
+
+static inline uint32_t cuda_execute_pending(const struct cuda_execute *execute)
+{
+    return execute->pending;
+}
+
 int cuda_execute_reap(struct cuda_execute *execute, struct gemmd_completion *ret_completion);
 /* Frees what launches keep for speed, and waits until it is free. False when there was nothing. */
 bool cuda_execute_give_back(struct cuda_execute *execute);
+/* Whether nothing is under way on the device: a streamed product may be between two steps. */
+bool cuda_execute_is_at_rest(const struct cuda_execute *execute);
 /* Whether there is more to queue at once. */
 bool cuda_execute_is_eager(const struct cuda_execute *execute);

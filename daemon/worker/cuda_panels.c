@@ -457,7 +457,7 @@ static bool is_full(const struct cuda_panels *panels)
 
 bool cuda_panels_is_eager(const struct cuda_panels *panels)
 {
-    return panels->ended < panels->taken && !is_full(panels);
+    return panels->ended < panels->taken && !is_full(panels) && !panels->rests;
 }
 
 /* One step of the current product, or its end. */
@@ -487,7 +487,7 @@ int cuda_panels_pump(struct cuda_panels *panels)
 
     if (panels->ended == panels->taken)
         return 0;
-    if (is_full(panels))
+    if (is_full(panels) || panels->rests)
         r = look(panels);
     for (int i = 0; i < CUDA_PANELS_BURST && !r && cuda_panels_is_eager(panels); i++)
         r = queue_one(panels);

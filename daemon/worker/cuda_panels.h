@@ -51,6 +51,8 @@ struct cuda_panels {
     struct cuda_panels_entry entries[CUDA_PANELS_DEPTH];
     uint64_t taken, ended; /* products */
 
+    bool rests; /* the caller's: nothing more is queued for now */
+
     /* The product that is being queued. */
     bool is_open;
     const struct cuda_kernel *kernel;
@@ -78,9 +80,15 @@ void cuda_panels_deinit(struct cuda_panels *panels);
 
 /* Takes a product that has an operand in host memory; fewer than CUDA_PANELS_DEPTH are open. */
 void cuda_panels_take(struct cuda_panels *panels, const struct cuda_panels_entry *entry);
-/* Queues what comes next, if there is room. < 0: the device is lost. */
+/* Queues what comes next, if there is room and nobody wants a rest. < 0: the device is lost. */
 int cuda_panels_pump(struct cuda_panels *panels);
 /* Whether there is more to queue at once. */
 bool cuda_panels_is_eager(const struct cuda_panels *panels);
 /* As cuda_lanes_give_back(). */
 bool cuda_panels_give_back(struct cuda_panels *panels);
+
+/* Whether all steps that were queued are over, as far as cuda_panels_pump() saw. */
+static inline bool cuda_panels_is_quiet(const struct cuda_panels *panels)
+{
+    return panels->done == panels->queued;
+}
