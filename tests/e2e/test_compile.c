@@ -323,6 +323,12 @@ Test(compile_elsewhere, with_a_file_in_the_directorys_place_memory_serves)
 
 /* --- a compiler that does not come back ------------------------------------------------------ */
 
+Test(compile, a_compiler_can_be_told_by_its_name)
+{
+    cr_assert_eq(prewarm(connection, 0), GEMMD_OK);
+    cr_expect(process_is_named(process_child(daemon_.pid, "compile"), "gemmd-compile"));
+}
+
 Test(compile, a_killed_compiler_costs_one_answer)
 {
     int fd = raw_greeted(&daemon_);

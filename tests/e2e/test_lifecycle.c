@@ -236,6 +236,19 @@ Test(lifecycle, front_maps_neither_cuda_nor_compiler_nor_blas)
     test_daemon_stop(&daemon);
 }
 
+Test(lifecycle, the_process_that_has_the_device_can_be_told_by_its_name)
+{
+    struct test_daemon daemon = {0};
+    gemmd *connection;
+
+    test_daemon_start(&daemon, NULL);
+    connection = test_daemon_connect(&daemon);
+    cr_assert_eq(multiply(connection, 4, NULL), GEMMD_OK); /* it has started */
+    cr_expect(process_is_named(test_worker_pid(connection), "gemmd-worker"));
+    gemmd_close(connection);
+    test_daemon_stop(&daemon);
+}
+
 /* Both sides poll while they are hot, where there are processors for it. A few sleeps are allowed:
  * another process may have taken ours. */
 Test(lifecycle, hot_jobs_make_no_system_call_on_the_link)

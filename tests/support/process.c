@@ -119,6 +119,18 @@ bool process_was_told(pid_t pid, const char *word)
     return memmem(line, size, word, strlen(word)) != NULL;
 }
 
+bool process_is_named(pid_t pid, const char *name)
+{
+    FILE *file = open_of(pid, "comm");
+    char line[32] = "";
+
+    if (file && fgets(line, sizeof(line), file))
+        line[strcspn(line, "\n")] = 0;
+    if (file)
+        (void)fclose(file);
+    return strcmp(line, name) == 0;
+}
+
 char process_state(pid_t pid)
 {
     FILE *file = open_of(pid, "stat");

@@ -16,6 +16,7 @@ unsigned long process_memory_kib(pid_t pid, const char *line);
 unsigned long process_switches(pid_t pid);
 bool process_maps(pid_t pid, const char *name);
 bool process_was_told(pid_t pid, const char *word); /* its command line contains this */
+bool process_is_named(pid_t pid, const char *name); /* as ps and the kernel's messages say it */
 /* As in /proc: R computes, S sleeps, D waits in the kernel, T was stopped; 0: there is none. */
 char process_state(pid_t pid);
 /* Waits for as long as it takes, or until there is no such process: then false. */
