@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 static const struct bench_command commands[] = {
     {"latency",
@@ -119,6 +120,10 @@ find(const struct bench_command *list, size_t count, const char *name)
 
 int main(int argc, char **argv)
 {
+    /* Members are started as /proc/self/exe, and would have that name in ps and in the driver's
+     * log.
+     */
+    (void)prctl(PR_SET_NAME, "gemmd-bench");
     if (argc < 2)
         return usage(stderr, EXIT_USAGE);
     if (strcmp(argv[1], "--help") == 0)

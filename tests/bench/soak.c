@@ -36,8 +36,11 @@
 #define SOAK_SHARED_KIB    (16 << 10)
 #define SOAK_DEVICE_BYTES  (8ull << 20)
 #define STUCK_SECONDS      60 /* without an answer of anybody: more than any worker is waited for */
-#define FAULT_SIZE         64
-#define WARMUP_ROUNDS      8
+/* An endless product has the daemon's limit of 2 s twice, and two workers die of it. On a CPU,
+ * which clients and workers share, the bound of the whole must do. */
+#define GAP_SECONDS_CUDA 6
+#define FAULT_SIZE       64
+#define WARMUP_ROUNDS    8
 
 /* In this order, again and again. */
 enum blow { BLOW_KILL, BLOW_ADDRESS, BLOW_STOP, BLOW_MISALIGNED, BLOW_TRAP, BLOW_ENDLESS, BLOWS };
@@ -296,7 +299,8 @@ static int weigh(struct soak *soak, struct holdings *ret)
 }
 
 /* How many of these came to more than they may. */
-static int compare(const struct holdings *start, const struct holdings *end)
+static int
+compare(const struct soak *soak, const struct holdings *start, const struct holdings *end)
 {
     const struct {
         const char *name;
@@ -307,6 +311,8 @@ static int compare(const struct holdings *start, const struct holdings *end)
         {"soak-front-anonymous-kib", start->anonymous_kib, end->anonymous_kib, SOAK_ANONYMOUS_KIB},
         {"soak-front-shared-kib", start->shared_kib, end->shared_kib, SOAK_SHARED_KIB},
         {"soak-device-bytes", start->device_bytes, end->device_bytes, (double)SOAK_DEVICE_BYTES},
+        {"soak-worst-gap-ms", 0, soak->worst_gap * 1e3,
+         (soak->is_cuda ? GAP_SECONDS_CUDA : STUCK_SECONDS) * 1e3},
     };
 
     int over = 0;
@@ -419,7 +425,7 @@ static int run(struct soak *soak, double warmup, double seconds)
     if (r)
         return r;
     r = weigh(soak, &end);
-    if (r || compare(&start, &end) > 0)
+    if (r || compare(soak, &start, &end) > 0)
         return 1;
     return SUM_OF(soak, answers) == 0 ||
            SUM_OF(soak, wrong) + SUM_OF(soak, lost) + soak->unjust > 0;
