@@ -428,8 +428,12 @@ bool cuda_execute_is_eager(const struct cuda_execute *execute)
 
 bool cuda_execute_is_at_rest(const struct cuda_execute *execute)
 {
-    list_for_each(link, &execute->under_way) if (entry_of(link)->number != UINT64_MAX) return false;
-    return cuda_panels_is_quiet(&execute->panels);
+    list_for_each(link, &execute->under_way)
+    {
+        if (entry_of(link)->number != UINT64_MAX)
+            return false;
+    }
+    return execute->pending == 0 || cuda_panels_is_quiet(&execute->panels);
 }
 
 static int look_after(struct cuda_execute *execute)

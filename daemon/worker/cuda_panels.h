@@ -87,7 +87,8 @@ bool cuda_panels_is_eager(const struct cuda_panels *panels);
 /* As cuda_lanes_give_back(). */
 bool cuda_panels_give_back(struct cuda_panels *panels);
 
-/* Whether all steps that were queued are over, as far as cuda_panels_pump() saw. */
+/* While products are open: whether all steps that were queued are over, as far as
+ * cuda_panels_pump() saw. */
 static inline bool cuda_panels_is_quiet(const struct cuda_panels *panels)
 {
     return panels->done == panels->queued;

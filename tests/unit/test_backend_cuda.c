@@ -3,7 +3,7 @@
  * what it does when the driver says no: device, memory, kernels. test_cuda_execute.c has the jobs.
  */
 #include "../../daemon/worker/backend.h"
-#include "../../daemon/worker/cuda_memory.h"
+#include "../../daemon/worker/cuda_host.h"
 #include "../support/fake_driver.h"
 
 #include <criterion/criterion.h>
@@ -279,52 +279,6 @@ Test(backend_cuda, host_memory_is_mapped_registered_and_given_back)
     gpu->operations->unmap(gpu, 1); /* unknown by now: ignored */
     cr_expect_eq(gpu->operations->reap(gpu, &(struct gemmd_completion){0}), 0);
     cr_expect_eq(fake_driver_live().registrations, 0);
-    close_clean();
-}
-
-/* The driver would wait for the device, and the worker with it. Memory of the device is not
- * concerned. */
-Test(backend_cuda, what_the_driver_waits_for_the_device_with_is_given_back_when_that_rests)
-{
-    struct gemmd_completion completion;
-    struct gemmd_command command = {.kind = GEMMD_COMMAND_ZERO, .job = 1};
-    int fd = memory_file(LARGE), device_fd = -1;
-    uint64_t address;
-    cr_assert_eq(map(LINK_MEMORY_HOST, 1, LARGE, &fd, &address), 0, "%s", fault.message);
-    cr_assert_eq(map(LINK_MEMORY_DEVICE_CREATE, 2, 4096, &device_fd, &address), 0);
-    cr_assert_eq(map(LINK_MEMORY_DEVICE_CREATE, 3, 4096, &fd, &address), 0);
-    command.body.copy.destination = address;
-    command.body.copy.size = 4096;
-    fake_driver_hold(true);
-    cr_assert_eq(gpu->operations->submit(gpu, &command), 0);
-    gpu->operations->unmap(gpu, 1);
-    gpu->operations->unmap(gpu, 2);
-    cr_expect_eq(gpu->operations->reap(gpu, &completion), 0);
-    cr_expect_eq(fake_driver_live().registrations, 1);
-    cr_expect_eq(fake_driver_live().mappings, 1);
-    cr_expect_not(gpu->operations->wants_rest(gpu), "the device may come to rest by itself");
-    (void)usleep(CUDA_MEMORY_CLOSING_NS / 1000);
-    cr_expect(gpu->operations->wants_rest(gpu));
-    cr_expect_not(gpu->operations->is_eager(gpu));
-
-    fake_driver_hold(false);
-    cr_assert_eq(gpu->operations->reap(gpu, &completion), 1);
-    cr_expect(gpu->operations->is_eager(gpu));
-    cr_assert_eq(gpu->operations->reap(gpu, &completion), 0);
-    cr_expect_eq(fake_driver_live().registrations, 0);
-    cr_expect_not(gpu->operations->wants_rest(gpu));
-    cr_expect_not(gpu->operations->is_eager(gpu));
-    close(fd);
-    close(device_fd);
-    close_clean();
-}
-
-Test(backend_cuda, closes_with_memory_that_still_waits_for_the_device)
-{
-    int fd = memory_file(LARGE);
-    uint64_t address;
-    cr_assert_eq(map(LINK_MEMORY_HOST, 1, LARGE, &fd, &address), 0, "%s", fault.message);
-    gpu->operations->unmap(gpu, 1);
     close_clean();
 }
 

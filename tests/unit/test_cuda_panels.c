@@ -4,7 +4,6 @@
  * access to memory that was given back.
  */
 #include "../../daemon/worker/backend.h"
-#include "../../daemon/worker/cuda_memory.h"
 #include "../../daemon/worker/cuda_panels.h"
 #include "../support/fake_driver.h"
 #include "../support/gemm_scene.h"
@@ -12,8 +11,6 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #define KERNEL     7
 #define HOST_FLAGS 0xf0u
@@ -328,36 +325,6 @@ Test(cuda_panels, any_number_of_products_is_done_while_one_streams)
         cr_expect_eq(wait_for_one().job, pair.command.job);
     }
     fake_driver_hold(false);
-    cr_expect_eq(wait_for_one().job, 1);
-    pair_check(&pair);
-}
-
-static void map_registered(uint64_t id)
-{
-    const struct link_message request = {
-        .memory_kind = LINK_MEMORY_HOST, .id = id, .size = 2 * CUDA_HOST_LATE};
-    uint64_t address;
-    int fd = memfd_create("test", MFD_CLOEXEC);
-
-    cr_assert_eq(ftruncate(fd, 2 * CUDA_HOST_LATE), 0);
-    cr_assert_eq(gpu->operations->map(gpu, &request, &fd, &address, &fault), 0);
-    cr_assert_eq(fake_driver_live().registrations, 1);
-}
-
-/* Nobody waits for the end of a product that takes a second, and the driver's call for nothing. */
-Test(cuda_panels, a_product_rests_between_two_steps_when_memory_is_to_be_given_back)
-{
-    struct pair pair = pair_make(1 << 14);
-
-    map_registered(9);
-    fake_driver_lazy(1);
-    submit(1, &pair.large.job);
-    gpu->operations->unmap(gpu, 9);
-    (void)usleep(CUDA_MEMORY_CLOSING_NS / 1000);
-    for (; fake_driver_live().registrations == 1; (void)fake_driver_run(1))
-        cr_assert_eq(gpu->operations->reap(gpu, &(struct gemmd_completion){0}), 0, "it ends first");
-    cr_assert_eq(gpu->operations->submit(gpu, &pair.command), 0);
-    cr_expect_eq(wait_for_one().job, 2);
     cr_expect_eq(wait_for_one().job, 1);
     pair_check(&pair);
 }
