@@ -17,6 +17,7 @@ void worker_message(struct worker_process *worker, const struct link_message *me
 void worker_outputs_flush(struct worker_process *worker);
 void worker_outputs_clear(struct worker_process *worker);
 void worker_memories_forget(struct worker_process *worker); /* the process is gone */
+/* The descriptor stays open until the message was answered or the process is gone. */
 int worker_send(struct worker_process *worker, const struct link_message *message, int fd);
 /* Bytes that the process was asked to map and has not answered for. */
 uint64_t worker_memory_under_way(const struct worker_process *worker);

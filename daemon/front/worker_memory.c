@@ -7,64 +7,84 @@
 #include "../core/error.h"
 #include "../core/log.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* A message that the socket did not take at once. */
+/* A message that the socket did not take at once. Its descriptor is lent: there may be thousands of
+ * them, and half of what the process may open is already taken by what they are of. */
 struct output {
     struct list link;
     struct link_message message;
-    int fd; /* a duplicate, since the owner may close its own meanwhile; -1: none */
+    int fd;                /* -1: none */
+    struct memory *memory; /* that lends it, and knows of it as `unsent`; NULL: no memory does */
+    bool is_left;          /* by a memory that is gone: closed here */
 };
 
 static void output_free(struct output *output)
 {
     list_unlink(&output->link);
-    fd_closep(&output->fd);
+    if (output->memory)
+        output->memory->unsent = NULL;
+    if (output->is_left)
+        fd_closep(&output->fd);
     free(output);
 }
 
-static int output_queue(struct worker_process *worker, const struct link_message *message, int fd)
+static int output_queue(struct worker_process *worker,
+                        const struct link_message *message,
+                        int fd,
+                        struct memory *memory)
 {
     struct output *output = malloc(sizeof(*output));
 
     if (!output)
         return error_origin(-ENOMEM);
-    *output = (struct output){.message = *message, .fd = -1};
+    *output = (struct output){.message = *message, .fd = fd, .memory = memory};
     list_init(&output->link);
-    if (fd >= 0) {
-        output->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-        if (output->fd < 0) {
-            free(output);
-            return error_origin(-errno);
-        }
-    }
+    if (memory)
+        memory->unsent = output;
     list_append(&worker->outputs, &output->link);
     worker_watch_socket(worker);
     return 0;
 }
 
-int worker_send(struct worker_process *worker, const struct link_message *message, int fd)
+/* The message still goes: what follows it, and the answer to it, are counted on. */
+static void output_leave(struct output *output)
+{
+    output->fd = steal(output->memory->fd, -1);
+    output->is_left = true;
+    output->memory->unsent = NULL;
+    output->memory = NULL;
+}
+
+static int send_or_queue(struct worker_process *worker,
+                         const struct link_message *message,
+                         int fd,
+                         struct memory *memory)
 {
     int r;
 
     worker_unpark(worker);
     worker_watch(worker);
     if (!list_is_empty(&worker->outputs))
-        return output_queue(worker, message, fd);
+        return output_queue(worker, message, fd, memory);
 
     r = link_send(&worker->link, message, &fd, fd >= 0 ? 1 : 0);
     if (r == -EAGAIN)
-        return output_queue(worker, message, fd);
+        return output_queue(worker, message, fd, memory);
     /* A worker that is dying shows as EPIPE: its end is told by waitpid, and all it held is asked
      * for again from the next one. */
     if (r < 0)
         log_debug("worker=%" PRId64 " send=failed error=%d, ignoring", worker->pid, -r);
     return 0;
+}
+
+int worker_send(struct worker_process *worker, const struct link_message *message, int fd)
+{
+    return send_or_queue(worker, message, fd, NULL);
 }
 
 void worker_outputs_flush(struct worker_process *worker)
@@ -112,7 +132,7 @@ static int memory_ask(struct worker_process *worker, struct memory *memory)
     if (memory->kind == LINK_MEMORY_DEVICE_CREATE && memory->fd >= 0)
         message.memory_kind = LINK_MEMORY_DEVICE_IMPORT;
     memcpy(message.handle, memory->handle, sizeof(message.handle));
-    r = worker_send(worker, &message, memory->fd);
+    r = send_or_queue(worker, &message, memory->fd, memory);
     if (r < 0)
         return error_trace(r);
     memory->is_asked = true;
@@ -150,6 +170,7 @@ int worker_memory_add(struct worker_process *worker, struct memory *memory)
     memory->id = worker->next_id++;
     memory->state = MEMORY_WANTED;
     memory->is_asked = false;
+    memory->unsent = NULL;
     memory->address = 0;
     list_append(&worker->memories, &memory->link);
     if (worker_takes_messages(worker))
@@ -164,6 +185,8 @@ void worker_memory_remove(struct worker_process *worker, struct memory *memory)
     list_unlink(&memory->link);
     if (memory->is_asked && worker_takes_messages(worker))
         (void)worker_send(worker, &message, -1);
+    if (memory->unsent)
+        output_leave(memory->unsent);
     fd_closep(&memory->fd);
 }
 

@@ -56,9 +56,12 @@ enum memory_state {
     MEMORY_LOST,   /* `fault` says why; it never comes back */
 };
 
+struct output;
+
 /* Memory that jobs may name. Embedded in its owner (a buffer, a staging chunk). */
 struct memory {
-    struct list link; /* in worker_process.memories */
+    struct list link;      /* in worker_process.memories */
+    struct output *unsent; /* its LINK_MAP while the socket does not take it; else NULL */
     uint64_t id;
     enum link_memory_kind kind; /* HOST, DEVICE_CREATE, or a client's: DEVICE_FOREIGN, _IPC */
     enum memory_state state;
@@ -226,7 +229,8 @@ void worker_memory_remove(struct worker_process *worker, struct memory *memory);
 
 /* --- kernels and commands -------------------------------------------------------------------- */
 
-/* Sends LINK_LOAD; `message` has everything but the kind. The cubin's descriptor is not consumed.
+/* Sends LINK_LOAD; `message` has everything but the kind. The cubin's descriptor is not consumed,
+ * and stays open until the load was answered or the worker has died.
  * Only when the device is known and no earlier load of this id is under way. */
 int worker_load(struct worker_process *worker, const struct link_message *message, int fd);
 /* Commands that can be committed now; 0 unless READY. */

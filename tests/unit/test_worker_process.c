@@ -5,7 +5,9 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 TestSuite(worker_process, .init = start, .fini = stop, .timeout = 60);
 
@@ -114,6 +116,115 @@ Test(worker_process, is_ready_once_all_is_restored_whatever_is_asked_for_meanwhi
     cr_expect_eq(readies, 2);
     worker_memory_remove(&worker, &old);
     worker_memory_remove(&worker, &new);
+}
+
+/* --- more memory than its socket takes at once ----------------------------------------------- */
+
+enum { MANY = 400 }; /* on Linux it takes some 160 messages with a descriptor */
+
+static struct memory many[MANY];
+
+/* Asked for by a worker that says hello and reads nothing, with no descriptor left to the front. */
+static void restore_many(struct rlimit *ret_before)
+{
+    is_mute = true;
+    worker_start(&worker);
+    for (size_t i = 0; i < MANY; i++) {
+        many[i] = (struct memory){
+            .kind = LINK_MEMORY_HOST, .size = 4096, .fd = memfd_create("memory", MFD_CLOEXEC)};
+        cr_assert_geq(many[i].fd, 0);
+        cr_assert_eq(ftruncate(many[i].fd, (off_t)i), 0);
+        cr_assert_eq(worker_memory_add(&worker, &many[i]), 0);
+    }
+    take_all_descriptors(ret_before);
+    say_hello(spawns - 1);
+    while (worker.state != WORKER_RESTORING)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    cr_assert_eq(many[MANY - 1].state, MEMORY_WANTED, "%s", many[MANY - 1].lost_reason);
+    cr_assert_not(list_is_empty(&worker.outputs), "the socket took all");
+}
+
+/* The next message; its descriptor, to be closed, or -1. */
+static int take_message(unsigned process, struct link_message *ret_message)
+{
+    int fd = -1;
+    size_t n_fds;
+    int r;
+
+    while ((r = link_receive(&processes[process].link, ret_message, &fd, &n_fds)) == LINK_E_EMPTY)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    cr_assert_eq(r, 0);
+    return fd;
+}
+
+static void expect_map(unsigned process, uint64_t id, off_t bytes)
+{
+    struct link_message message;
+    int fd = take_message(process, &message);
+    struct stat status;
+
+    cr_assert_eq(message.kind, LINK_MAP);
+    cr_assert_eq(message.id, id);
+    cr_assert_eq(fstat(fd, &status), 0);
+    cr_assert_eq(status.st_size, bytes, "another memory's descriptor");
+    (void)close(fd);
+}
+
+static void remove_many(void)
+{
+    for (size_t i = 0; i < MANY; i++)
+        worker_memory_remove(&worker, &many[i]);
+}
+
+Test(worker_process, gets_all_memory_in_order_when_no_descriptor_is_free)
+{
+    struct rlimit before;
+
+    restore_many(&before);
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    for (size_t i = 0; i < MANY; i++) {
+        cr_assert_eq(many[i].state, MEMORY_WANTED);
+        expect_map(0, many[i].id, (off_t)i);
+    }
+    remove_many();
+}
+
+/* The answer is counted on, and what follows names it. */
+Test(worker_process, gets_memory_that_is_freed_before_the_socket_took_it_and_then_its_end)
+{
+    const size_t last = MANY - 1;
+    struct link_message message;
+    struct rlimit before;
+
+    restore_many(&before);
+    worker_memory_remove(&worker, &many[last]);
+    cr_expect_eq(many[last].fd, -1);
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    for (size_t i = 0; i < MANY; i++)
+        expect_map(0, many[i].id, (off_t)i);
+    cr_expect_eq(take_message(0, &message), -1);
+    cr_expect_eq(message.kind, LINK_UNMAP);
+    cr_expect_eq(message.id, many[last].id);
+    list_init(&many[last].link);
+    remove_many();
+}
+
+Test(worker_process, that_dies_before_its_socket_took_all_leaves_all_to_the_next_one)
+{
+    const size_t freed = MANY - 1;
+    struct rlimit before;
+
+    restore_many(&before);
+    worker_memory_remove(&worker, &many[freed]);
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    process_ends(0, SIGKILL);
+    cr_expect(list_is_empty(&worker.outputs));
+    run_until(&spawns, 2);
+    say_hello(1);
+    for (size_t i = 0; i < freed; i++)
+        expect_map(1, many[i].id, (off_t)i);
+    list_init(&many[freed].link);
+    remove_many();
 }
 
 /* Its number may be another process's by then. */
