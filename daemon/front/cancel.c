@@ -2,7 +2,7 @@
  * What ends a job before it ran: the client's word, or its deadline.
  *
  * Deadlines are looked at when a job's turn comes (queue_advance), and by one timer for those whose
- * turn does not come in time, so that late work is answered when it is late.
+ * turn does not come in time, or that are parked, so that late work is answered when it is late.
  */
 #include "handlers.h"
 
@@ -21,6 +21,11 @@ int cancel_request(struct session *session, const struct request *request, struc
         return error_trace(r);
     session_answer(session, &message, -1);
     return 0;
+}
+
+uint64_t deadline_of(uint64_t received_ns, const struct request_gemm *gemm)
+{
+    return gemm->deadline_us > 0 ? received_ns + gemm->deadline_us * 1000 : 0;
 }
 
 static void arm(struct server *server, uint64_t deadline_ns)
@@ -42,8 +47,15 @@ void deadline_watch(struct server *server, uint64_t deadline_ns)
 void deadline_callback(uv_timer_t *timer)
 {
     struct server *server = container_of(timer, struct server, deadline);
-    uint64_t next = queue_expire(&server->queue, clock_now_ns());
+    uint64_t now = clock_now_ns(), next = queue_expire(&server->queue, now);
 
+    list_for_each_safe(cursor, following, &server->sessions)
+    {
+        uint64_t parked = session_expire(container_of(cursor, struct session, link), now);
+
+        if (next == 0 || (parked != 0 && parked < next))
+            next = parked;
+    }
     server->deadline_ns = 0;
     if (next != 0)
         arm(server, next);

@@ -20,7 +20,9 @@ int product_tune(struct session *session, const struct request *request, struct 
 
 /* cancel.c: what ends a job before it ran. */
 int cancel_request(struct session *session, const struct request *request, struct fault *fault);
-/* A job with this deadline was submitted. */
+/* Of a product that came then; 0: any time. */
+uint64_t deadline_of(uint64_t received_ns, const struct request_gemm *gemm);
+/* A job with this deadline was submitted, or its request parked. */
 void deadline_watch(struct server *server, uint64_t deadline_ns);
 void deadline_callback(uv_timer_t *timer);
 

@@ -400,8 +400,7 @@ int product_request(struct session *session, const struct request *request, stru
     job->kind = JOB_PRODUCT;
     job->received_ns = session->received_ns;
     job->priority = draft.request->priority;
-    if (draft.request->deadline_us > 0)
-        job->deadline_ns = job->received_ns + draft.request->deadline_us * 1000;
+    job->deadline_ns = deadline_of(job->received_ns, draft.request);
 
     if (read_problem(draft.request, &draft.problem, fault) != STATUS_OK)
         return SESSION_E_FAULT;
@@ -416,6 +415,15 @@ int product_request(struct session *session, const struct request *request, stru
     r = start(&draft, &plan);
     job = draft.job;
     return error_trace(r);
+}
+
+/* It was late while its request was parked. */
+static bool was_answered(const struct session *session, const struct request_product *product)
+{
+    uint64_t deadline_ns = deadline_of(session->received_ns, &product->gemm);
+
+    return product->fault.status == STATUS_OK && deadline_ns != 0 &&
+           deadline_ns < session->answered_ns;
 }
 
 /* Each product is answered by itself, as `session.in_flight` counts them. */
@@ -434,6 +442,8 @@ int product_many(struct session *session, const struct request *request, struct 
             session->in_flight -= (uint32_t)(many->count - i);
             return 0;
         }
+        if (was_answered(session, &many->products[i]))
+            continue;
         *fault = many->products[i].fault;
         if (fault->status == STATUS_OK)
             r = product_request(session, &one, fault);

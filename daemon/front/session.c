@@ -246,6 +246,8 @@ receive(struct session *session, uint8_t *payload, size_t size, int *fds, size_t
             refuse_all(session, &request, &fault);
         else if (r < 0)
             session_close(session, "no memory to park a request");
+        else
+            parked_watch(session, &request);
     } else {
         serve(session, &request, fds, n_fds);
     }
@@ -268,11 +270,23 @@ void session_unpark(struct session *session)
         struct parked *one = container_of(cursor, struct parked, link);
 
         session->received_ns = one->received_ns;
+        session->answered_ns = one->answered_ns;
         if (socket_is_open(&session->socket))
             receive(session, one->payload, one->size, one->fds, one->n_fds, /* again= */ true);
         (void)parked_free(one);
     }
     update_hold(session);
+}
+
+uint64_t session_expire(struct session *session, uint64_t now_ns)
+{
+    uint64_t next;
+
+    if (list_is_empty(&session->parked))
+        return 0;
+    next = parked_expire(session, now_ns);
+    update_hold(session);
+    return next;
 }
 
 /* --- life ------------------------------------------------------------------------------------ */

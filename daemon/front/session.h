@@ -44,6 +44,7 @@ struct session {
     uint64_t unread_bytes;  /* sent at the last one */
     uint64_t partial_bytes; /* received when the timer was armed for the rest of a frame */
     uint64_t received_ns;   /* when the request came that is being served */
+    uint64_t answered_ns;   /* of one that was parked: products due earlier were answered */
     bool has_hello, is_gone;
 };
 
@@ -56,6 +57,8 @@ int session_new(struct server *server, int fd, uid_t uid, gid_t gid, pid_t pid);
 void session_close(struct session *session, const char *reason);
 /* The first worker is ready: take the parked frames. */
 void session_unpark(struct session *session);
+/* Answers what is late of them; the earliest deadline to come, 0: there is none. */
+uint64_t session_expire(struct session *session, uint64_t now_ns);
 
 /* The answer to one request. `message` is taken, `fd` consumed (-1: none). */
 void session_answer(struct session *session, struct message *message, int fd);

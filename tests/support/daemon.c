@@ -81,9 +81,8 @@ static void run_daemon(const struct test_daemon *daemon, int ready_fd, const cha
     _exit(127);
 }
 
-static bool start(struct test_daemon *daemon, const char *const *arguments)
+int test_daemon_launch(struct test_daemon *daemon, const char *const *arguments)
 {
-    char byte;
     int ready[2];
 
     prepare(daemon);
@@ -95,10 +94,16 @@ static bool start(struct test_daemon *daemon, const char *const *arguments)
         run_daemon(daemon, ready[1], arguments);
     }
     (void)close(ready[1]);
+    return ready[0];
+}
 
-    ssize_t n = read(ready[0], &byte, 1); /* end of file: it died */
+static bool start(struct test_daemon *daemon, const char *const *arguments)
+{
+    int ready = test_daemon_launch(daemon, arguments);
+    char byte;
+    ssize_t n = read(ready, &byte, 1);
 
-    (void)close(ready[0]);
+    (void)close(ready);
     return n == 1;
 }
 

@@ -23,6 +23,9 @@ struct test_daemon {
 /* `arguments` (NULL, or ended by NULL) come last, so that they win. Returns when requests are
  * served. */
 void test_daemon_start(struct test_daemon *daemon, const char *const *arguments);
+/* Returns at once, a descriptor from which a byte comes when requests are served, or the end of the
+ * file: it died. */
+int test_daemon_launch(struct test_daemon *daemon, const char *const *arguments);
 /* For one that is expected to fail: returns its exit status. */
 int test_daemon_start_failing(struct test_daemon *daemon, const char *const *arguments);
 /* SIGTERM; asserts that it ends with status 0 and removes the directory. */
