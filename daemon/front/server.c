@@ -182,6 +182,7 @@ static void close_all(struct server *server)
     compiler_close(server->compiler, compiler_closed, server);
 }
 
+/* For somebody: the daemon's own tuning keeps nobody waiting, and is not waited for. */
 static bool has_work(const struct server *server)
 {
     list_for_each(cursor, &server->sessions)
@@ -189,7 +190,7 @@ static bool has_work(const struct server *server)
         if (container_of(cursor, struct session, link)->in_flight > 0)
             return true;
     }
-    return server->queue.count > 0;
+    return server->queue.count > (tuner_works_for_nobody(&server->tuner) ? 1 : 0);
 }
 
 static bool is_flushed(const struct server *server)
@@ -230,6 +231,7 @@ static void drain_begin(struct server *server)
     if (server->is_listening)
         listener_close(&server->listener, NULL);
     server->is_listening = false;
+    tuner_stop(&server->tuner);
     /* What waits for a first worker may wait long: it is answered now. */
     list_for_each_safe(cursor, following, &server->sessions)
     {

@@ -280,9 +280,9 @@ void tuner_ended(struct job *job, const struct fault *fault)
     if (!run)
         return;
     run->is_in_flight = false;
-    if (job->kind == JOB_COPY) {
+    if (job->kind == JOB_COPY && run->fault.status == STATUS_OK) {
         run->fault = *fault;
-    } else {
+    } else if (job->kind != JOB_COPY) {
         candidate = &run->candidates[run->candidate++];
         candidate->fault = *fault;
         if (fault->status == STATUS_OK && run->round > 0)
@@ -329,7 +329,7 @@ static void step(uv_timer_t *timer)
 
     if (server->state == SERVER_CLOSING)
         return;
-    if (!tuner->run)
+    if (!tuner->run && server->state == SERVER_RUNNING)
         tuner->run = next_run(tuner);
     run = tuner->run;
     if (!run || run->is_in_flight)
@@ -408,6 +408,38 @@ void tuner_forget(struct tuner *tuner, struct session *session)
         if (run->session == session)
             run_free(run);
     }
+}
+
+/* --- the daemon's end ------------------------------------------------------------------------ */
+
+static void tell_stopped(struct tuner_run *run)
+{
+    struct session *session = steal(run->session, NULL);
+
+    (void)fault_set(&run->fault, STATUS_SHUTTING_DOWN, "",
+                    "the daemon ends, and its tuning with it: nothing was kept for this shape");
+    if (session)
+        session_answer_fault(session, run->id, &run->fault);
+}
+
+void tuner_stop(struct tuner *tuner)
+{
+    list_for_each_safe(cursor, following, &tuner->waiting)
+    {
+        struct tuner_run *run = container_of(cursor, struct tuner_run, link);
+
+        tell_stopped(run);
+        run_free(run);
+    }
+    if (tuner->run) {
+        tell_stopped(tuner->run);
+        step_in(tuner, 0);
+    }
+}
+
+bool tuner_works_for_nobody(const struct tuner *tuner)
+{
+    return tuner->run && tuner->run->is_in_flight && !tuner->run->session;
 }
 
 /* --- life ------------------------------------------------------------------------------------ */

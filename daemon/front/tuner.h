@@ -83,6 +83,11 @@ void tuner_init(struct tuner *tuner, uv_loop_t *loop, enum tuner_mode mode, cons
 void tuner_deinit(struct tuner *tuner); /* the loop has ended */
 /* No worker any more: runs end unanswered, handles close. */
 void tuner_close(struct tuner *tuner);
+/* The daemon drains: who waits for a run is told so, and no run begins any more. What is under way
+ * ends with the daemon, or earlier. */
+void tuner_stop(struct tuner *tuner);
+/* A job of a run's is in the queue, and nobody waits for the run. */
+bool tuner_works_for_nobody(const struct tuner *tuner);
 /* The device is known. */
 void tuner_note_device(struct tuner *tuner, const struct link_device *device);
 /* A product came, and this plan was chosen for it. */

@@ -21,7 +21,7 @@ static char state[128];
 
 static void start_with(const char *tune)
 {
-    const char *const arguments[] = {"--state", state, "--tune", tune, NULL};
+    const char *const arguments[] = {"--state", state, "--tune", tune, "--compilers", "1", NULL};
 
     test_daemon_start(&daemon_, arguments);
     connection = test_daemon_connect(&daemon_);
@@ -275,6 +275,38 @@ Test(tune, ends_well_when_its_client_is_gone_or_the_daemon_drains)
     restart();
 }
 
+/* Some thirty candidates have to be compiled: that takes longer than the signal. */
+Test(tune, that_is_asked_for_ends_with_an_error_that_says_so_when_the_daemon_is_told_to_end)
+{
+    enum { ORDERS = 2 }; /* the one that runs, and one behind it */
+
+    gemmd_product product = shape(96, 64, 128);
+    pid_t clients[ORDERS];
+
+    only_on_a_gpu();
+    gemmd_free(tune(&product, 1)); /* or there is no compiler, and nothing to be seen */
+    for (int i = 0; i < ORDERS; i++) {
+        clients[i] = process_fork();
+        if (clients[i] == 0) {
+            gemmd *own = test_daemon_connect(&daemon_);
+            char *json;
+            bool is_told = gemmd_tune_json(own, &product, 32, &json) == GEMMD_SHUTTING_DOWN &&
+                           strstr(gemmd_last_error(own)->message, "tuning");
+
+            _exit(is_told ? 0 : 1);
+        }
+    }
+    while (test_status_number(connection, "charged", "jobs") < ORDERS + 1) /* and a trial */
+        (void)usleep(1000);
+    restart();
+    for (int i = 0; i < ORDERS; i++) {
+        int status;
+
+        cr_assert_eq(waitpid(clients[i], &status, 0), clients[i]);
+        cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "order %d: %d", i, status);
+    }
+}
+
 Test(tune, takes_a_suite_of_shapes_from_gemmctl)
 {
     char suite[160], command[512];
@@ -383,4 +415,29 @@ Test(tune, in_idle_mode_times_what_came_often_once_nothing_is_asked)
     cr_expect_eq(test_status_number(connection, "tuning", "runs"), 1);
     cr_expect(is_tuned(&product));
     cr_expect_eq(test_status_number(connection, "tuning", "failed"), 0);
+}
+
+/* Nobody waits for it: the daemon neither, even where a trial's kernel takes long to compile. */
+Test(tune, in_idle_mode_is_broken_off_when_the_daemon_is_told_to_end)
+{
+    gemmd_product product = shape(32, 32, 32);
+    uint16_t a[1024] = {0}, d[1024];
+    pid_t compiler;
+    double told;
+
+    only_on_a_gpu();
+    restart_idle();
+    product.a.data = product.b.data = a;
+    product.d.data = d;
+    for (int i = 0; i < 20; i++)
+        cr_assert_eq(gemmd_gemm(connection, &product, NULL), GEMMD_OK);
+    compiler = process_child(daemon_.pid, "compile");
+    cr_assert_gt(compiler, 0);
+    (void)kill(compiler, SIGSTOP);
+    while (test_status_number(connection, NULL, "kernels") < 2)
+        (void)usleep(1000);
+    told = now();
+    restart();
+    cr_expect_lt(now() - told, 20, "it took %g s", now() - told);
+    cr_expect_not(is_tuned(&product));
 }
