@@ -37,6 +37,16 @@ product(enum dtype input, enum dtype output, int64_t m, int64_t n, int64_t k)
     return problem;
 }
 
+/* The same in bf16, with B as the weights of a layer lie. */
+static inline struct problem layer(int64_t m, int64_t n, int64_t k)
+{
+    struct problem problem = product(DTYPE_BF16, DTYPE_BF16, m, n, k);
+
+    problem.trans_b = true;
+    problem.operand[OPERAND_B].ld = k;
+    return problem;
+}
+
 static inline struct plan choose(const struct problem *problem,
                                  const uint64_t address[OPERAND_COUNT])
 {

@@ -77,6 +77,44 @@ Test(plan_unaligned, leaves_short_k_and_few_elements_to_cuda_cores_and_says_so)
     }
 }
 
+/* 0 when it is not among the candidates. */
+static double predicted_with(const struct problem *problem,
+                             enum config_family family,
+                             enum config_schedule schedule)
+{
+    struct plan_ranking ranking;
+    struct fault fault = FAULT_NONE;
+
+    cr_assert_eq(plan_rank(problem, aligned, &h200, &ranking, &fault), STATUS_OK);
+    for (size_t i = 0; i < ranking.count; i++)
+        if (ranking.plan[i].config.family == family && ranking.plan[i].config.schedule == schedule)
+            return ranking.plan[i].predicted_seconds;
+    return 0;
+}
+
+/* On an H200, in microseconds: they are never the choice there, and must not come near it. */
+Test(plan_unaligned, knows_what_copies_by_elements_cost)
+{
+    static const struct {
+        int64_t m, n, k;
+        double microseconds;
+    } cases[] = {
+        {4100, 4100, 4100, 2457}, {621, 9794, 833, 208},  {6881, 9274, 230, 823},
+        {730, 11845, 1, 74},      {16096, 23, 6199, 405}, {8711, 2534, 5, 163},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct problem problem = layer(cases[i].m, cases[i].n, cases[i].k);
+        double ratio;
+
+        problem.operand[OPERAND_D].ld = problem.n | 1;
+        ratio = predicted_with(&problem, CONFIG_PORTABLE, CONFIG_SCHEDULE_MMA) * 1e6 /
+                cases[i].microseconds;
+        cr_expect(ratio > 0.75 && ratio < 1.33, "%lld x %lld x %lld: %.2f of it",
+                  (long long)cases[i].m, (long long)cases[i].n, (long long)cases[i].k, ratio);
+    }
+}
+
 static size_t count_direct(const struct problem *problem)
 {
     struct plan_ranking ranking;
