@@ -7,8 +7,11 @@
  * each other both cost something: their higher norm is taken, not the larger one. The first K tile
  * of a launch and the last store are latency that every launch has.
  *
- * Constants are from an H200, of bf16 in A[M,K] and B[N,K]: 64^3 to 8192^3 and the layers of
- * models, in graphs of launches over rotating buffers. Within 10 % of what was measured there.
+ * Constants are from an H200, of bf16 in A[M,K] and B[N,K]: 64^3 to 8192^3, the layers of models
+ * and a random draw, in graphs of launches over rotating buffers. Within 10 % of what was measured
+ * there (tests/unit/test_plan_trials.c), a K of few tiles 15 %. Not where grids of a long K that
+ * leave room run beside each other, which up to eight do in such a graph: what a product takes by
+ * itself is what counts.
  */
 #include "plan_hopper.h"
 #include "plan_hopper_direct.h"
@@ -28,8 +31,11 @@
 #define STORE_BYTES_CLK  64.0   /* of a multiprocessor, from registers */
 #define LAUNCH_SECONDS   0.3e-6 /* beside the end of the one before */
 #define REPACK_SECONDS   1.8e-6 /* a launch more, beside the end of the one before */
-#define ANY_SHARE        0.7    /* of such a D, that its bytes count more */
-#define ANY_SECONDS      1.3e-6 /* stores of rows that start anywhere, after the last product */
+#define CLUSTER_SECONDS  0.6e-6 /* until all CTAs of a cluster have begun, and ended */
+#define STORE_COST       1.45   /* of memory's time: it reads at 4.47 TB/s and copies at 3.66 */
+#define STORE_NORM       1.3    /* of D's stores and all else */
+#define ANY_SHARE        0.4    /* of such a D, that its bytes count more */
+#define ANY_SECONDS      0.7e-6 /* stores of rows that start anywhere, after the last product */
 #define NORM             4.0
 #define EDGE_EXTENT      64     /* of D in its last tile, for which half of the products do */
 #define EDGE_SHARE       0.4    /* of a whole unit's time, and no less than the loop's turns */
@@ -103,10 +109,11 @@ bool plan_hopper_fits(const struct problem *problem, const struct config *config
     return !config_leaves_parts(config) || plan_splits_max(problem, config) > 0;
 }
 
-/* Share of the tensor cores' rate that the main loop reaches. A warpgroup alone leaves gaps between
- * its products; two of them fill each other's; a larger tile reads less shared memory for a
- * product. Of ping-pong groups one has nothing to do where a CTA has one tile. Where the device is
- * full its power decides, and this only for rounds that fill a part of it. */
+/* Share of the tensor cores' rate that the main loop reaches. A group of 64 rows leaves gaps
+ * between its products; two of them, and one of ping-pong's, which has 128 rows, fill each other's;
+ * a narrow tile reads more of shared memory for a product. Of ping-pong groups one has nothing to
+ * do where a CTA has one tile. Where the device is full its power decides, and this only for rounds
+ * that fill a part of it. */
 static double loop_efficiency(const struct config *config, double rounds)
 {
     if (config->tile_m * config->tile_n >= 128 * 256)
@@ -115,9 +122,9 @@ static double loop_efficiency(const struct config *config, double rounds)
         return 0.94;
     if (config->schedule == CONFIG_SCHEDULE_PINGPONG)
         return config->tile_n > 128 ? 0.74 : config->tile_n > 64 ? 0.94 : 0.66;
-    if (config->tile_m == 64 && config->tile_n == 128) /* a group alone */
-        return 0.66;
-    return config->tile_n >= 192 ? 0.94 : 0.71;
+    if (config->tile_m == 64) /* a group alone */
+        return config->tile_n == 128 ? 0.66 : 0.71;
+    return 0.94;
 }
 
 /* Share of that rate which the device has power for, all of it busy, random operands: what a
@@ -131,22 +138,33 @@ static double power_share(const struct config *config)
     if (config->tile_m == 64)
         return config->tile_n == 128 ? 0.485 : 0.58;
     if (config->schedule == CONFIG_SCHEDULE_PINGPONG)
-        return config->tile_n > 128 ? 0.601 : 0.565;
+        return config->tile_n > 128 ? 0.63 : 0.59;
     if (config->tile_n >= 192)
-        return config->cluster_m * config->cluster_n == 1 ? 0.61 : 0.57;
-    return 0.605;
+        return config->cluster_m * config->cluster_n == 1 ? 0.62 : 0.58;
+    return config->copy == CONFIG_COPY_TMA ? 0.61 : 0.59;
 }
 
-/* Compulsory traffic: every operand once. */
-static double memory_bytes(const struct problem *problem)
+static double stored_bytes(const struct problem *problem)
+{
+    return (double)problem->m * (double)problem->n * (double)problem->batch *
+           (double)dtype_size(problem->output);
+}
+
+/* Every operand once. */
+static double loaded_bytes(const struct problem *problem)
 {
     double batch = (double)problem->batch, m = (double)problem->m, n = (double)problem->n;
-    double k = (double)problem->k;
     double a = problem->operand[OPERAND_A].stride == 0 ? 1 : batch;
     double b = problem->operand[OPERAND_B].stride == 0 ? 1 : batch;
-    double input = (double)dtype_size(problem->input), output = (double)dtype_size(problem->output);
+    double c = problem->beta != 0 ? stored_bytes(problem) : 0;
 
-    return input * k * (a * m + b * n) + output * m * n * batch * (problem->beta != 0 ? 2 : 1);
+    return (double)dtype_size(problem->input) * (double)problem->k * (a * m + b * n) + c;
+}
+
+/* Compulsory traffic. */
+static double memory_bytes(const struct problem *problem)
+{
+    return loaded_bytes(problem) + stored_bytes(problem);
 }
 
 /* Bytes of D that count beside those: rows that start anywhere begin and end within sectors. */
@@ -158,6 +176,25 @@ static double unaligned_bytes(const struct problem *problem, const struct config
     if (config->copy != CONFIG_COPY_REPACK || is_aligned)
         return 0;
     return ANY_SHARE * (double)(problem->m * problem->n * problem->batch * size);
+}
+
+/* Of memory. Loads run beside the products. CTAs walk in step, so all of them store at once, and
+ * such a burst leaves less for what runs beside it. */
+struct traffic {
+    double load_seconds, store_seconds;
+};
+
+static struct traffic
+traffic_of(const struct problem *problem, const struct config *config, double rate)
+{
+    double loaded = loaded_bytes(problem);
+    double stored = STORE_COST * stored_bytes(problem) + unaligned_bytes(problem, config);
+    double all = loaded + stored;
+
+    return (struct traffic){
+        .load_seconds = loaded / rate + RAMP_SECONDS * all / (all + RAMP_BYTES),
+        .store_seconds = stored / rate,
+    };
 }
 
 /* Units along one side that take as long as any. */
@@ -235,13 +272,18 @@ static double ctas_of(const struct config *config)
     return resources.ctas_per_multiprocessor;
 }
 
-/* Whether a tile is stored while the next one is multiplied: by another group, or by one that has
- * two blocks of 64 rows. 128x256 leaves late, too, but is rounded first, which between two tiles
- * takes half a microsecond, and is counted as its store (kernels_src/epi/way_out.cuh). */
-static bool stores_meanwhile(const struct config *config)
+/* Of a CTA's ways out, each `way_out` clocks after `loop` of products: what no products hide. Of
+ * two ping-pong groups one stores while the other multiplies, which hides as much as that takes; of
+ * a group with two blocks of 64 rows one does. 128x256 leaves late, too, but is rounded first,
+ * which between two tiles takes half a microsecond, and is counted as its store
+ * (kernels_src/epi/way_out.cuh). */
+static double shown_clocks(const struct config *config, double rounds, double loop, double way_out)
 {
-    return config->schedule == CONFIG_SCHEDULE_PINGPONG ||
-           (config->copy == CONFIG_COPY_TMA && config->tile_m == 256);
+    if (config->schedule == CONFIG_SCHEDULE_PINGPONG)
+        return way_out + fmax(rounds - 1, 0) * fmax((way_out - loop) / 2, 0);
+    if (config->copy == CONFIG_COPY_TMA && config->tile_m == 256)
+        return fmin(rounds, 1) * way_out;
+    return rounds * way_out;
 }
 
 static void predict_whole(const struct problem *problem,
@@ -252,7 +294,7 @@ static void predict_whole(const struct problem *problem,
     double clock = device->clock_hz > 0 ? device->clock_hz : DEFAULT_CLOCK;
     double hbm =
         device->memory_bytes_per_second > 0 ? device->memory_bytes_per_second : DEFAULT_HBM_RATE;
-    double bytes = memory_bytes(problem) + unaligned_bytes(problem, config);
+    struct traffic traffic = traffic_of(problem, config, hbm * HBM_EFFICIENCY);
     double cluster = config->cluster_m * config->cluster_n;
     double places = MAX(device->multiprocessors, 1u) * ctas_of(config);
     double walkers = fmax(floor(places / cluster), 1);
@@ -276,8 +318,6 @@ static void predict_whole(const struct problem *problem,
                    line_cost(problem, config, OPERAND_B) * columns / config->cluster_m);
     double store =
         together * area * (double)dtype_size(problem->output) * (problem->beta != 0 ? 2 : 1);
-    bool is_overlapped = stores_meanwhile(config);
-    double store_rounds = is_overlapped ? fmin(rounds, 1) : rounds;
     double product = 2 * area * config->tile_k / FLOP_PER_CLOCK; /* clocks of a turn, at best */
     double turn = fmax(together * product / loop_efficiency(config, rounds), TURN_CLOCKS);
     double turns = depth / config->tile_k;
@@ -286,7 +326,8 @@ static void predict_whole(const struct problem *problem,
                         ? trimmed_rounds(problem, config, walkers, turns * turn, powered)
                         : plan_hopper_rounds(units / walkers, turns * turn, powered);
     double fused = is_fused(problem) ? area * FUSED_CLOCKS : 0;
-    double tail = FILL_CLOCKS + store_rounds * (TILE_CLOCKS + store / STORE_BYTES_CLK + fused);
+    double way_out = TILE_CLOCKS + store / STORE_BYTES_CLK + fused;
+    double tail = FILL_CLOCKS + shown_clocks(config, rounds, turns * turn, way_out);
 
     ret_plan->config = *config;
     ret_plan->splits = 1;
@@ -301,13 +342,14 @@ static void predict_whole(const struct problem *problem,
         tensor *= BESIDE_SHARE;
     ret_plan->tensor_seconds = tensor / clock;
     ret_plan->l2_seconds = rounds * together * load / (L2_BYTES_CLOCK / fmax(busy, 0.5)) / clock;
-    ret_plan->memory_seconds =
-        bytes / (hbm * HBM_EFFICIENCY) + RAMP_SECONDS * bytes / (bytes + RAMP_BYTES);
-    ret_plan->fixed_seconds = LAUNCH_SECONDS + tail / clock +
+    ret_plan->memory_seconds = traffic.load_seconds + traffic.store_seconds;
+    ret_plan->fixed_seconds = LAUNCH_SECONDS + (cluster > 1 ? CLUSTER_SECONDS : 0) + tail / clock +
                               (config->copy == CONFIG_COPY_REPACK ? ANY_SECONDS : 0) +
                               plan_hopper_repack(config, ret_plan->repack_bytes, hbm);
     ret_plan->predicted_seconds =
-        norm(norm(ret_plan->tensor_seconds, ret_plan->l2_seconds), ret_plan->memory_seconds) +
+        plan_hopper_norm(
+            norm(norm(ret_plan->tensor_seconds, ret_plan->l2_seconds), traffic.load_seconds),
+            traffic.store_seconds, STORE_NORM) +
         ret_plan->fixed_seconds;
 }
 

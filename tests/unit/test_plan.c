@@ -137,14 +137,10 @@ static size_t cubins_for_every_m(int64_t n, int64_t k)
     size_t count = 0;
 
     for (int64_t m = 1; m <= 4096; m++) {
-        struct problem problem = product(DTYPE_BF16, DTYPE_BF16, m, n, k);
-        struct config config;
+        struct problem problem = layer(m, n, k);
+        struct config config = choose(&problem, aligned).config;
         size_t i = 0;
 
-        problem.trans_b = true;
-        problem_fill_defaults(&problem);
-        problem.operand[OPERAND_B].ld = k;
-        config = choose(&problem, aligned).config;
         while (i < count && !config_equal(&seen[i], &config))
             i++;
         if (i == count && count < ARRAY_SIZE(seen))
@@ -224,12 +220,48 @@ Test(plan, takes_a_tile_that_spares_a_round)
 
 Test(plan, takes_a_tile_that_fills_a_wave)
 {
-    struct problem problem = product(DTYPE_BF16, DTYPE_BF16, 384, 3584, 4096);
+    struct problem problem = layer(384, 3584, 4096);
 
-    problem.trans_b = true;
-    problem.operand[OPERAND_B].ld = problem.k;
     /* 96 of them; of 128 x 128 there are 84, and 48 multiprocessors do nothing. */
     cr_expect_eq(choose(&problem, aligned).config.tile_n, 112);
+}
+
+/* With a K tile or two nothing hides how a tile leaves, and D is all there is to do: by 128x64
+ * tiles these took 1.2 to 1.4 times as long. */
+Test(plan, takes_few_large_tiles_where_k_is_short)
+{
+    static const int64_t sizes[][3] = {
+        {224, 9952, 16}, {192, 10016, 16}, {496, 10640, 16}, {2480, 13200, 16}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        struct problem problem = layer(sizes[i][0], sizes[i][1], sizes[i][2]);
+        struct config config = choose(&problem, aligned).config;
+
+        cr_expect_geq(config.tile_m * config.tile_n, 128 * 176, "%lldx%lld", (long long)problem.m,
+                      (long long)problem.n);
+    }
+}
+
+/* Memory stores slower than it loads, and at the power limit D's stores add to the products. On an
+ * H200, in microseconds. */
+Test(plan, counts_the_stores_of_a_large_d)
+{
+    static const struct {
+        int64_t m, n, k;
+        double microseconds;
+    } cases[] = {
+        {224, 9952, 16, 3.55},   {496, 10640, 16, 5.9},     {1616, 4128, 384, 13.5},
+        {5984, 5872, 224, 42.1}, {13184, 7184, 240, 104.6}, {2480, 13200, 16, 21.3},
+        {65536, 256, 256, 23.4},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct problem problem = layer(cases[i].m, cases[i].n, cases[i].k);
+        double ratio = choose(&problem, aligned).predicted_seconds * 1e6 / cases[i].microseconds;
+
+        cr_expect(ratio > 0.85 && ratio < 1.3, "%lld x %lld x %lld: %.2f of it",
+                  (long long)cases[i].m, (long long)cases[i].n, (long long)cases[i].k, ratio);
+    }
 }
 
 Test(plan, shares_a_long_k_by_most_of_the_device)
@@ -258,6 +290,16 @@ Test(plan, leaves_parts_of_a_long_k_for_a_second_launch)
         cr_expect(config_leaves_parts(&plan.config), "layout %d", layout);
         cr_expect_geq(plan.splits, 32);
     }
+}
+
+/* 3.8 us where its splits wait for each other, 4.8 by two launches. */
+Test(plan, adds_up_a_k_of_some_thousands_within_one_launch)
+{
+    struct problem problem = layer(32, 64, 6192);
+    struct plan plan = choose(&problem, aligned);
+
+    cr_expect_not(config_leaves_parts(&plan.config));
+    cr_expect_gt(plan.splits, 1);
 }
 
 Test(plan, leaves_no_parts_that_the_workspace_has_no_room_for)

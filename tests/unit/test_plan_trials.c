@@ -3,6 +3,10 @@
  * choice is from the best that was tried, and how far its times are from the measured ones. A trial
  * lasts some ten milliseconds and is off by up to 4 %.
  *
+ * In a row of launches up to eight grids that leave room run beside each other, and a long K by few
+ * CTAs, which takes long by itself, looks best there: 64x2112x7168 by 33 CTAs 8 us, where these
+ * alone need some 20. The plan takes what is fast by itself, and is worse by such a trial.
+ *
  * Configurations that were not tried are passed over, as are trials of those that are gone. Where a
  * configuration was tried with another number of splits than the plan takes now, nobody knows how
  * good the choice is, and the product is left out.
@@ -168,10 +172,12 @@ struct expectation {
 ParameterizedTestParameters(plan_trials, model)
 {
     static struct expectation files[] = {
-        {"20261129-nvidia-h200-kernels-suite-2.csv", 0.96, 0.85, 0.15},
+        {"20261129-nvidia-h200-kernels-suite-2.csv", 0.98, 0.9, 0.13},
         {"20261129-nvidia-h200-kernels-random.csv", 0.96, 0.5, 0.3},
         {"20261130-nvidia-h200-kernels-decode.csv", 0.96, 0.75, 0.15},
-        {"20261130-nvidia-h200-kernels-decode-2.csv", 0.96, 0.75, 0.13},
+        {"20261130-nvidia-h200-kernels-decode-2.csv", 0.98, 0.85, 0.1},
+        {"20261130-nvidia-h200-kernels-suite-3.csv", 0.97, 0.7, 0.15},
+        {"20261130-nvidia-h200-kernels-random-2.csv", 0.97, 0.5, 0.28},
     };
 
     return cr_make_param_array(struct expectation, files, ARRAY_SIZE(files));
