@@ -92,6 +92,22 @@ static double predicted_with(const struct problem *problem,
     return 0;
 }
 
+/* A CTA has an element, 256 threads of it 16 of K at once, and each time waits for memory: 64 us
+ * for a million however idle the others are. */
+Test(plan_unaligned, shares_a_long_k_of_few_elements_by_many_multiprocessors)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1 << 20}, {1, 1, (1 << 20) + 1}, {4, 4, 1 << 20}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        struct problem problem = layer(sizes[i][0], sizes[i][1], sizes[i][2]);
+        struct plan plan = choose(&problem, aligned);
+        double by_dot = predicted_with(&problem, CONFIG_HOPPER, CONFIG_SCHEDULE_DOT);
+
+        cr_expect_geq(plan.splits, 32, "%lld", (long long)problem.k);
+        cr_expect(by_dot > 60e-6 && by_dot < 90e-6, "%.1f us", by_dot * 1e6);
+    }
+}
+
 /* On an H200, in microseconds: they are never the choice there, and must not come near it. */
 Test(plan_unaligned, knows_what_copies_by_elements_cost)
 {
