@@ -79,6 +79,13 @@ static int clear(struct session *session, struct buffer *buffer, struct fault *f
     return 0;
 }
 
+/* Several creations may have waited for one slab: for the first of them there is another now. */
+static bool make_room(struct server *server, const struct buffer *buffer)
+{
+    return (buffer->cut.slab && slabs_have_room(&server->buffers.slabs, buffer->size)) ||
+           copies_release(&server->copies, NULL);
+}
+
 /* Copies that nobody uses make room for a creation that found none. */
 static bool must_retry(const struct buffer *buffer, const struct memory *memory)
 {
@@ -86,7 +93,7 @@ static bool must_retry(const struct buffer *buffer, const struct memory *memory)
 
     return memory->state == MEMORY_LOST && memory->lost_status == STATUS_OUT_OF_MEMORY &&
            buffer->kind == BUFFER_DEVICE && !buffer_is_imported(buffer) && buffer->requester &&
-           copies_release(&server->copies, NULL);
+           make_room(server, buffer);
 }
 
 /* MAPPED or LOST. Also called when a later worker mapped it again: nobody waits then. */

@@ -87,11 +87,15 @@ static int slab_new(struct slabs *slabs, struct slab **ret_slab)
     return 0;
 }
 
-/* First gap that is large enough. */
-static bool take_from(struct slab *slab, uint64_t size, struct slab_cut *cut)
+struct gap {
+    uint64_t begin;
+    struct list *following; /* the cut behind it, or the list's end */
+};
+
+/* The first that is large enough; false: there is none. */
+static bool find_gap(struct slab *slab, uint64_t size, struct gap *ret_gap)
 {
-    uint64_t begin = 0;
-    struct list *position = &slab->cuts;
+    struct gap gap = {.following = &slab->cuts};
 
     if (slab->memory.state == MEMORY_LOST)
         return false;
@@ -99,19 +103,41 @@ static bool take_from(struct slab *slab, uint64_t size, struct slab_cut *cut)
     {
         const struct slab_cut *other = container_of(cursor, struct slab_cut, link);
 
-        if (other->offset - begin >= size) {
-            position = cursor;
+        if (other->offset - gap.begin >= size) {
+            gap.following = cursor;
             break;
         }
-        begin = other->offset + other->size;
+        gap.begin = other->offset + other->size;
     }
-    if (slab->memory.size - begin < size)
+    if (slab->memory.size - gap.begin < size)
+        return false;
+    *ret_gap = gap;
+    return true;
+}
+
+static bool take_from(struct slab *slab, uint64_t size, struct slab_cut *cut)
+{
+    struct gap gap;
+
+    if (!find_gap(slab, size, &gap))
         return false;
     cut->slab = slab;
-    cut->offset = begin;
+    cut->offset = gap.begin;
     cut->size = size;
-    list_insert_before(position, &cut->link);
+    list_insert_before(gap.following, &cut->link);
     return true;
+}
+
+bool slabs_have_room(const struct slabs *slabs, uint64_t size)
+{
+    struct gap gap;
+
+    list_for_each(cursor, &slabs->all)
+    {
+        if (find_gap(container_of(cursor, struct slab, link), slab_cut_bytes(size), &gap))
+            return true;
+    }
+    return false;
 }
 
 int slab_take(struct slabs *slabs, uint64_t size, struct slab_cut *cut)

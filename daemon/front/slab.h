@@ -40,5 +40,7 @@ uint64_t slab_cut_bytes(uint64_t size);
 /* At most SLAB_CUT_MAX bytes; they hold what the last cut left there. cut->changed is set. When the
  * memory is not MAPPED yet, `changed` is called later. */
 int slab_take(struct slabs *slabs, uint64_t size, struct slab_cut *cut);
+/* Whether slab_take() would take it from a slab that is there, and not LOST. */
+bool slabs_have_room(const struct slabs *slabs, uint64_t size);
 void slab_give(struct slab_cut *cut); /* idempotent; also from within any cut's `changed` */
 struct memory *slab_memory(const struct slab_cut *cut);

@@ -2,7 +2,7 @@
  * Frozen host buffers: nobody writes them through the daemon, and on a device their products come
  * from a copy there, which is nobody's concern but the bus's.
  */
-#include "../support/daemon.h"
+#include "../support/raw.h"
 
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -44,15 +44,20 @@ static void stop(void)
 
 TestSuite(freeze, .init = start, .fini = stop, .timeout = 120);
 
-/* A matrix whose every row is 1, 2, 3, ... times `scale`. */
-static gemmd_buffer *make(float scale, const char *name)
+/* A matrix whose every row is 1, 2, 3, ... times `scale`, in so many bytes. */
+static gemmd_buffer *make_in(uint64_t bytes, float scale, const char *name)
 {
     gemmd_buffer *buffer = NULL;
 
-    cr_assert_eq(gemmd_buffer_create(connection, GEMMD_HOST, BYTES, name, 0666, &buffer), GEMMD_OK);
+    cr_assert_eq(gemmd_buffer_create(connection, GEMMD_HOST, bytes, name, 0666, &buffer), GEMMD_OK);
     for (int i = 0; i < SIDE * SIDE; i++)
         ((float *)gemmd_buffer_data(buffer))[i] = scale * (float)(1 + i % SIDE);
     return buffer;
+}
+
+static gemmd_buffer *make(float scale, const char *name)
+{
+    return make_in(BYTES, scale, name);
 }
 
 /* A row of ones times it. */
@@ -225,6 +230,41 @@ Test(freeze, copies_go_when_memory_is_short)
                  GEMMD_OUT_OF_MEMORY);
     cr_expect_eq(copies("copied_bytes"), 0);
     expect_copied(buffer, 5);
+}
+
+/* They wait for one slab, which is refused until the copy has gone. */
+Test(freeze, copies_go_for_all_small_ones_that_wait)
+{
+    enum { CREATIONS = 3 };
+
+    gemmd_buffer *buffer;
+    pid_t worker;
+    int client;
+
+    need_device();
+    if (!test_device_is_fake())
+        cr_skip_test("fills no real device");
+    stop();
+    (void)setenv("FAKE_DRIVER_ROOM", "1", 1);
+    start();
+    buffer = make_in(3 << 19, 6, NULL); /* its copy is in no slab */
+    cr_assert_eq(gemmd_buffer_freeze(buffer), GEMMD_OK);
+    expect_copied(buffer, 6);
+    client = raw_greeted(&daemon_);
+    worker = test_worker_hold(connection);
+    for (uint32_t i = 0; i < CREATIONS; i++) {
+        const struct request create = {.id = 2 + i,
+                                       .method = METHOD_BUFFER_CREATE,
+                                       .body.buffer = {.kind = BUFFER_DEVICE, .size = 64}};
+
+        cr_assert(raw_request(client, &create, -1));
+    }
+    while (test_status_number(connection, "buffers", "count") < 1 + CREATIONS)
+        (void)usleep(1000);
+    test_worker_release(worker);
+    raw_expect_all(client, 2, CREATIONS, STATUS_OK);
+    cr_expect_eq(copies("copied_bytes"), 0);
+    (void)close(client);
 }
 
 /* The daemon's own end, with nobody there to free them. */

@@ -56,7 +56,8 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity,
     return CUDA_SUCCESS;
 }
 
-/* Filled with a pattern: what a last user may have left there. */
+/* Filled with a pattern: what a last user may have left there. $FAKE_DRIVER_ROOM: none more while so
+ * many are mapped. */
 CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle,
                              size_t size,
                              const CUmemAllocationProp *prop,
@@ -67,7 +68,8 @@ CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle,
     if (size % FAKE_DRIVER_GRANULARITY ||
         prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_INVALID_VALUE;
-    if (size > (size_t)1 << 30)
+    size_t most = number_in("FAKE_DRIVER_ROOM");
+    if (size > (size_t)1 << 30 || (most > 0 && fake.live.mappings >= most))
         return CUDA_ERROR_OUT_OF_MEMORY;
     int fd = memfd_create(FAKE_DRIVER_MEMORY, MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, (off_t)size) < 0)
