@@ -107,8 +107,9 @@ struct worker_handles {
 enum spare_state {
     SPARE_NONE,
     SPARE_STARTING,
-    SPARE_READY,  /* it said hello, and is stopped until it is needed */
-    SPARE_ENDING, /* its handles are being closed */
+    SPARE_READY,   /* it said hello, and is stopped until it is needed */
+    SPARE_REFUSED, /* it has no device, or said no hello: killed, and nobody's worker */
+    SPARE_ENDING,  /* its handles are being closed */
 };
 
 struct worker_spare {

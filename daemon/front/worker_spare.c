@@ -22,10 +22,8 @@ bool worker_is_covered(const struct worker_process *worker)
 const char *worker_spare_name(const struct worker_process *worker)
 {
     static const char *const names[] = {
-        [SPARE_NONE] = "none",
-        [SPARE_STARTING] = "starting",
-        [SPARE_READY] = "ready",
-        [SPARE_ENDING] = "none",
+        [SPARE_NONE] = "none",    [SPARE_STARTING] = "starting", [SPARE_READY] = "ready",
+        [SPARE_REFUSED] = "none", [SPARE_ENDING] = "none",
     };
 
     return names[worker->spare.state];
@@ -82,6 +80,14 @@ void worker_spare_end(struct worker_process *worker)
         (void)uv_process_kill(&worker->spare.handles->process, SIGKILL);
 }
 
+static void refuse(struct worker_process *worker)
+{
+    (void)uv_poll_stop(&worker->spare.handles->socket_poll);
+    worker->spare.state = SPARE_REFUSED;
+    worker_spare_end(worker);
+    tell(worker);
+}
+
 /* --- its hello ------------------------------------------------------------------------------- */
 
 static void hear(struct worker_process *worker)
@@ -98,7 +104,7 @@ static void hear(struct worker_process *worker)
         /* A device that is for one process alone, or has no memory for another context. */
         log_info("worker=%" PRId64 " spare=refused reason=\"%s\"", spare->pid,
                  r == 0 ? spare->hello.fault.message : "it said no hello");
-        worker_spare_end(worker);
+        refuse(worker);
         return;
     }
     (void)uv_process_kill(&spare->handles->process, SIGSTOP);
@@ -113,7 +119,7 @@ static void socket_callback(uv_poll_t *poll, int status, int events)
 
     (void)events;
     if (status < 0)
-        worker_spare_end(handles->worker);
+        refuse(handles->worker);
     else
         hear(handles->worker);
 }
@@ -168,7 +174,7 @@ bool worker_spare_take(struct worker_process *worker)
 {
     struct worker_spare *spare = &worker->spare;
 
-    if (spare->pid == 0)
+    if (spare->state != SPARE_STARTING && spare->state != SPARE_READY)
         return false;
     worker->handles = spare->handles;
     worker->link = steal(spare->link, LINK_NULL);

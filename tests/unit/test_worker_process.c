@@ -319,6 +319,29 @@ Test(worker_process, does_without_a_spare_that_is_refused_its_device)
     cr_expect(worker_is_ready(&worker));
 }
 
+/* It is killed, and not yet reaped, when a worker is wanted. */
+Test(worker_process, takes_no_spare_that_was_refused_its_device)
+{
+    struct link_message hello = {.kind = LINK_HELLO};
+
+    device = (struct link_device){.kind = LINK_DEVICE_CUDA, .memory = WORKER_SPARE_MEMORY};
+    worker_start(&worker);
+    is_mute = true;
+    run_until(&readies, 1);
+    (void)fault_set(&hello.fault, STATUS_UNSUPPORTED, "device", "it is another's");
+    cr_assert_eq(link_send(&processes[1].link, &hello, NULL, 0), 0);
+    run_until(&kills, 1);
+    cr_expect(worker_is_covered(&worker), "by none, so nobody waits for it");
+    is_mute = false;
+    process_ends(0, SIGSEGV);
+    while (worker.state != WORKER_STARTING)
+        (void)uv_run(&loop, UV_RUN_ONCE);
+    cr_assert_eq(spawns, 3, "a worker anew");
+    run_until(&readies, 2);
+    cr_expect_eq(worker.deaths, 1);
+    process_ends(1, SIGKILL);
+}
+
 Test(worker_process, is_not_waited_for_as_a_spare_for_ever)
 {
     is_mute = true;
