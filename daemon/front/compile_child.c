@@ -47,6 +47,17 @@ static void arm(struct compile_child *child, double seconds)
         (void)uv_timer_start(&child->timer, on_timer, (uint64_t)(seconds * 1000), 0);
 }
 
+/* From now on it is waited for. */
+static void arm_limit(struct compile_child *child)
+{
+    uint64_t limit_ms = (uint64_t)(child->options.time_limit_seconds * 1000);
+    uint64_t look_ms = MAX(limit_ms / COMPILE_CHILD_LOOKS, 1);
+
+    child->looks = 0;
+    if (!uv_is_closing((uv_handle_t *)&child->timer))
+        (void)uv_timer_start(&child->timer, on_timer, look_ms, look_ms);
+}
+
 /* Ends a child that must not live on. The first reason stands. */
 static void kill_child(struct compile_child *child)
 {
@@ -78,6 +89,8 @@ static void on_timer(uv_timer_t *timer)
         return;
     case COMPILE_CHILD_STARTING:
     case COMPILE_CHILD_BUSY:
+        if (++child->looks < COMPILE_CHILD_LOOKS)
+            return;
         (void)fault_set(&child->how, STATUS_COMPILE_TIMEOUT, "",
                         "the compiler was stopped at its time limit of %g s",
                         child->options.time_limit_seconds);
@@ -320,7 +333,7 @@ int compile_child_start(struct compile_child **ret_child,
         child->has_exited = true;
         close_all(child);
     } else {
-        arm(child, options->time_limit_seconds);
+        arm_limit(child);
     }
     *ret_child = child;
     return 0;
@@ -345,7 +358,7 @@ void compile_child_ask(struct compile_child *child, const struct compile_request
 
     assert(child->state == COMPILE_CHILD_IDLE);
     child->state = COMPILE_CHILD_BUSY;
-    arm(child, child->options.time_limit_seconds);
+    arm_limit(child);
     if (!out) {
         violate(child, "nothing, for the front has no memory to ask");
         return;

@@ -2,8 +2,9 @@
  * One `gemmd compile` process as the front sees it: started, asked, put to rest, stopped.
  *
  * The child compiles one request at a time. It is killed when its hello or an answer takes longer
- * than the time limit, and told to exit (its socket is closed) after a rest; a child at rest has no
- * timer but that one, so nothing wakes for it in between.
+ * than the time limit, by looks and not by the clock (worker_watch.c says why), and told to exit
+ * (its socket is closed) after a rest; a child at rest has no timer but that one, so nothing wakes
+ * for it in between.
  *
  * Owner: itself, from compile_child_start() until it calls `gone`, which is its last call; it frees
  * itself afterwards. Thread: loop.
@@ -15,6 +16,8 @@
 #include "../jit/compile_message.h"
 
 #include <uv.h>
+
+#define COMPILE_CHILD_LOOKS 20 /* what a pause of the machine costs it: a twentieth of its time */
 
 struct compile_child;
 
@@ -56,6 +59,7 @@ struct compile_child {
     uv_process_t process;
     uv_pipe_t pipe;
     uv_timer_t timer;
+    unsigned looks; /* at it while it is waited for: COMPILE_CHILD_LOOKS are its time limit */
     unsigned open_handles;
     bool has_exited, has_ended; /* waited for; end of file */
     struct fault how;

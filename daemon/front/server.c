@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define DRAIN_LOOK_MS   5              /* while draining: is everything answered? */
+#define DRAIN_STEP_NS   100000000ull   /* between two looks; a machine that stood still counts so */
 #define DRAIN_LINGER_NS 2000000000ull  /* for peers that do not read their last answers */
 #define DRAIN_JOBS_NS   30000000000ull /* for jobs under way: systemd waits 90 s by default */
 
@@ -208,12 +209,13 @@ static void drain_look(uv_timer_t *timer)
 {
     struct server *server = container_of(timer, struct server, drain);
     uint64_t now = clock_now_ns();
+    uint64_t step = MIN(now - steal(server->looked_ns, now), DRAIN_STEP_NS);
     bool is_working = has_work(server), is_patient;
 
-    if (is_working)
-        server->answered_ns = now;
-    is_patient = is_working ? now - server->drain_ns < DRAIN_JOBS_NS
-                            : now - server->answered_ns < DRAIN_LINGER_NS;
+    server->drained_ns += step;
+    server->unread_ns = is_working ? 0 : server->unread_ns + step;
+    is_patient =
+        is_working ? server->drained_ns < DRAIN_JOBS_NS : server->unread_ns < DRAIN_LINGER_NS;
     if ((is_working || !is_flushed(server)) && is_patient)
         return;
     close_all(server);
@@ -224,7 +226,7 @@ static void drain_begin(struct server *server)
     if (server->state != SERVER_RUNNING)
         return;
     server->state = SERVER_DRAINING;
-    server->drain_ns = server->answered_ns = clock_now_ns();
+    server->looked_ns = clock_now_ns();
     notify_stopping();
     log_info("state=draining jobs=%" PRIu64 " clients=%u", server->queue.count,
              server->session_count);

@@ -58,7 +58,8 @@ struct server {
     struct plans plans;        /* for it */
     struct tuner tuner;        /* what it learned of it */
     uint64_t started_ns;
-    uint64_t drain_ns, answered_ns; /* draining began; the last request was answered */
+    uint64_t looked_ns;             /* while draining: the last time */
+    uint64_t drained_ns, unread_ns; /* since draining began; since the last answer */
     uint64_t deadline_ns;           /* when `deadline` is due; 0: not armed */
     bool is_announced;              /* somebody was told that requests are served */
     bool is_listening, is_worker_closed, is_compiler_closed;

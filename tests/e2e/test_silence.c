@@ -7,6 +7,7 @@
 
 #include <criterion/criterion.h>
 #include <poll.h>
+#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -138,6 +139,45 @@ static void ask_for_much(int fd, uint64_t buffer)
 
         cr_assert(raw_request(fd, &read, -1));
     }
+}
+
+static void expect_bytes(int fd, uint32_t id)
+{
+    struct raw_reply reply;
+
+    cr_assert(raw_receive(fd, &reply), "the connection ended");
+    cr_expect_eq(reply.id, id);
+    cr_expect_eq(reply.fault.status, STATUS_OK, "%s", reply.fault.message);
+}
+
+/* As a machine does that sleeps, or is moved; neither was it the peer's time. */
+Test(silence, of_a_machine_that_stands_still_while_the_daemon_drains_cuts_no_answer_off)
+{
+    struct test_daemon daemon = {0};
+    struct request read = {
+        .id = 10, .method = METHOD_BUFFER_READ, .body.buffer = {.length = READ_BYTES}};
+    gemmd *watcher;
+    int client;
+
+    test_daemon_start(&daemon, NULL);
+    watcher = test_daemon_connect(&daemon);
+    client = raw_greeted(&daemon);
+    read.body.buffer.id = big_buffer(client);
+    cr_assert(raw_request(client, &read, -1));
+    while (test_stats_number(watcher, NULL, "copies") < 1 ||
+           test_status_number(watcher, NULL, "jobs") > 0)
+        (void)poll(NULL, 0, 1);
+    (void)kill(daemon.pid, SIGTERM);
+    while (!test_daemon_logged(&daemon, "state=draining"))
+        (void)poll(NULL, 0, 1);
+    (void)kill(daemon.pid, SIGSTOP);
+    (void)poll(NULL, 0, 2500); /* more than an answer may lie unread */
+    (void)kill(daemon.pid, SIGCONT);
+    expect_bytes(client, 10);
+    (void)close(client);
+    gemmd_close(watcher);
+    cr_expect_eq(test_daemon_wait(&daemon), 0);
+    test_daemon_remove(&daemon);
 }
 
 Test(silence, drops_who_reads_no_replies_and_nobody_else, .timeout = 120)

@@ -53,6 +53,24 @@ Test(compiler_child, an_answer_counts_although_its_child_exits_after_it)
     tear_down(&fixture);
 }
 
+/* Neither did the child come to anything, nor was it heard. */
+Test(compiler_child, time_in_which_the_machine_stood_still_is_not_its_limit)
+{
+    struct fixture fixture;
+    struct compiler_options options;
+
+    set_mode("answer");
+    set_up(&fixture);
+    options = options_of(&fixture);
+    options.time_limit_seconds = 1;
+    start_with(&fixture, &options);
+    request(&fixture, 0);
+    (void)usleep(1500000);
+    run_until(&fixture, 1);
+    cr_expect_eq(fixture.answers[0].status, STATUS_OK, "%s", fixture.answers[0].message);
+    tear_down(&fixture);
+}
+
 Test(compiler_child, one_crash_does_not_touch_the_other_requests)
 {
     struct fixture fixture;
