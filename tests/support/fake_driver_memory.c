@@ -56,8 +56,8 @@ CUresult CUDAAPI cuMemGetAllocationGranularity(size_t *granularity,
     return CUDA_SUCCESS;
 }
 
-/* Filled with a pattern: what a last user may have left there. $FAKE_DRIVER_ROOM: none more while so
- * many are mapped. */
+/* Filled with a pattern: what a last user may have left there. $FAKE_DRIVER_ROOM: none more while
+ * so many are mapped. */
 CUresult CUDAAPI cuMemCreate(CUmemGenericAllocationHandle *handle,
                              size_t size,
                              const CUmemAllocationProp *prop,
