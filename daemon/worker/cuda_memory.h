@@ -47,7 +47,7 @@ int cuda_memory_map(struct cuda_memory *memory,
 void cuda_memory_unmap(struct cuda_memory *memory, uint64_t id);
 /* While the device has nothing to do: gives one mapping back that was kept for that. */
 void cuda_memory_close_one(struct cuda_memory *memory);
-/* Whether so many have waited for so long that the device is to come to rest for them. */
+/* Whether what is kept has waited for so long that the device is to come to rest for it. */
 bool cuda_memory_wants_rest(const struct cuda_memory *memory);
 
 static inline bool cuda_memory_is_closing(const struct cuda_memory *memory)
