@@ -399,17 +399,26 @@ Test(tune, in_idle_mode_waits_while_products_come)
     cr_expect_eq(runs, 0);
 }
 
-Test(tune, in_idle_mode_times_what_came_often_once_nothing_is_asked)
+/* Idle tuning begins with what came often, and has nothing else to do. */
+static gemmd_product asked_often(void)
 {
+    static uint16_t a[1024], d[1024];
     gemmd_product product = shape(32, 32, 32);
-    uint16_t a[1024] = {0}, d[1024];
 
-    only_on_a_gpu();
     restart_idle();
     product.a.data = product.b.data = a;
     product.d.data = d;
     for (int i = 0; i < 20; i++)
         cr_assert_eq(gemmd_gemm(connection, &product, NULL), GEMMD_OK);
+    return product;
+}
+
+Test(tune, in_idle_mode_times_what_came_often_once_nothing_is_asked)
+{
+    gemmd_product product;
+
+    only_on_a_gpu();
+    product = asked_often();
     while (test_status_number(connection, "tuning", "runs") == 0)
         (void)usleep(50000);
     cr_expect_eq(test_status_number(connection, "tuning", "runs"), 1);
@@ -420,17 +429,12 @@ Test(tune, in_idle_mode_times_what_came_often_once_nothing_is_asked)
 /* Nobody waits for it: the daemon neither, even where a trial's kernel takes long to compile. */
 Test(tune, in_idle_mode_is_broken_off_when_the_daemon_is_told_to_end)
 {
-    gemmd_product product = shape(32, 32, 32);
-    uint16_t a[1024] = {0}, d[1024];
+    gemmd_product product;
     pid_t compiler;
     double told;
 
     only_on_a_gpu();
-    restart_idle();
-    product.a.data = product.b.data = a;
-    product.d.data = d;
-    for (int i = 0; i < 20; i++)
-        cr_assert_eq(gemmd_gemm(connection, &product, NULL), GEMMD_OK);
+    product = asked_often();
     compiler = process_child(daemon_.pid, "compile");
     cr_assert_gt(compiler, 0);
     (void)kill(compiler, SIGSTOP);

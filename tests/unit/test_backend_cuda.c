@@ -2,9 +2,8 @@
  * The CUDA backend over the fake driver: what it finds, maps, loads and gives back, and
  * what it does when the driver says no: device, memory, kernels. test_cuda_execute.c has the jobs.
  */
-#include "../../daemon/worker/backend.h"
 #include "../../daemon/worker/cuda_host.h"
-#include "../support/fake_driver.h"
+#include "fake_gpu.h"
 
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -21,17 +20,12 @@ static struct fault fault;
 
 static void open_fake(void)
 {
-    setenv("GEMMD_LIBCUDA", FAKE_DRIVER, 1);
-    fake_driver_reset();
-    cr_assert_eq(backend_cuda_open("cuda", NULL, &gpu, &fault), 0, "%s", fault.message);
+    gpu = fake_gpu_open();
 }
 
 static void close_clean(void)
 {
-    static const struct fake_driver_live none;
-    gpu->operations->close(gpu);
-    struct fake_driver_live live = fake_driver_live();
-    cr_assert_eq(memcmp(&live, &none, sizeof(none)), 0, "something was not given back");
+    fake_gpu_close(gpu);
 }
 
 static struct link_message kernel_request(void)

@@ -2,9 +2,8 @@
  * Kernels whose tile is an element of D, over the fake driver: how many threads share an element
  * decides in which order its sum is added, so all blocks of a product have as many.
  */
-#include "../../daemon/worker/backend.h"
-#include "../support/fake_driver.h"
 #include "../support/gemm_scene.h"
+#include "fake_gpu.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -33,20 +32,13 @@ static void note_threads(const struct fake_driver_launch *launch)
 
 static void open_fake(void)
 {
-    struct fault fault = FAULT_NONE;
-    struct link_message request = {.kind = LINK_LOAD,
-                                   .id = KERNEL,
-                                   .threads = THREADS,
-                                   .ctas_per_multiprocessor = 4,
-                                   .tile_m = 1,
-                                   .tile_n = 1};
-
-    strcpy(request.entry, "gemm");
-    setenv("GEMMD_LIBCUDA", FAKE_DRIVER, 1);
-    fake_driver_reset();
+    gpu = fake_gpu_open();
     fake_driver_on_launch(note_threads);
-    cr_assert_eq(backend_cuda_open("cuda", NULL, &gpu, &fault), 0, "%s", fault.message);
-    cr_assert_eq(gpu->operations->load(gpu, &request, "\177ELF", &fault), 0);
+    fake_gpu_load(gpu, (struct link_message){.id = KERNEL,
+                                             .threads = THREADS,
+                                             .ctas_per_multiprocessor = 4,
+                                             .tile_m = 1,
+                                             .tile_n = 1});
 }
 
 static void close_fake(void)

@@ -4,9 +4,8 @@
  * a product in plain C that reads its job as a kernel would.
  */
 #include "../../daemon/core/dtype.h"
-#include "../../daemon/worker/backend.h"
 #include "../../daemon/worker/cuda_execute.h"
-#include "../support/fake_driver.h"
+#include "fake_gpu.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -51,27 +50,19 @@ static void multiply(const struct fake_driver_launch *launch)
 
 static void open_fake(void)
 {
-    struct link_message request = {.kind = LINK_LOAD,
-                                   .id = KERNEL,
-                                   .threads = 128,
-                                   .shared_memory = 64 << 10,
-                                   .ctas_per_multiprocessor = 2,
-                                   .tile_m = TILE,
-                                   .tile_n = TILE};
-    strcpy(request.entry, "gemm");
-    setenv("GEMMD_LIBCUDA", FAKE_DRIVER, 1);
-    fake_driver_reset();
+    gpu = fake_gpu_open();
     fake_driver_on_launch(multiply);
-    cr_assert_eq(backend_cuda_open("cuda", NULL, &gpu, &fault), 0, "%s", fault.message);
-    cr_assert_eq(gpu->operations->load(gpu, &request, "\177ELF", &fault), 0);
+    fake_gpu_load(gpu, (struct link_message){.id = KERNEL,
+                                             .threads = 128,
+                                             .shared_memory = 64 << 10,
+                                             .ctas_per_multiprocessor = 2,
+                                             .tile_m = TILE,
+                                             .tile_n = TILE});
 }
 
 static void close_clean(void)
 {
-    static const struct fake_driver_live none;
-    gpu->operations->close(gpu);
-    struct fake_driver_live live = fake_driver_live();
-    cr_assert_eq(memcmp(&live, &none, sizeof(none)), 0, "something was not given back");
+    fake_gpu_close(gpu);
 }
 
 /* Submits and takes the completion. */

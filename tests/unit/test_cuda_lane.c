@@ -3,9 +3,8 @@
  * one, so that a command which should have waited is seen to end first.
  */
 #include "../../daemon/core/dtype.h"
-#include "../../daemon/worker/backend.h"
 #include "../../daemon/worker/cuda_lane.h"
-#include "../support/fake_driver.h"
+#include "fake_gpu.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -15,11 +14,7 @@ static char memory[4096];
 
 static void open_fake(void)
 {
-    struct fault fault;
-
-    setenv("GEMMD_LIBCUDA", FAKE_DRIVER, 1);
-    fake_driver_reset();
-    cr_assert_eq(backend_cuda_open("cuda", NULL, &gpu, &fault), 0, "%s", fault.message);
+    gpu = fake_gpu_open();
     fake_driver_hold(true);
 }
 
@@ -27,13 +22,8 @@ TestSuite(cuda_lane, .init = open_fake);
 
 static void close_clean(void)
 {
-    static const struct fake_driver_live none;
-    struct fake_driver_live live;
-
     fake_driver_hold(false);
-    gpu->operations->close(gpu);
-    live = fake_driver_live();
-    cr_expect_eq(memcmp(&live, &none, sizeof(none)), 0, "something was not given back");
+    fake_gpu_close(gpu);
 }
 
 /* Copies a byte; the lane it went to. */

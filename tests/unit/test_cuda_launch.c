@@ -1,8 +1,7 @@
 #include "../../daemon/core/dtype.h"
-#include "../../daemon/worker/backend.h"
 #include "../../daemon/worker/cuda_launch.h"
 #include "../../kernels_src/abi/ring.h"
-#include "../support/fake_driver.h"
+#include "fake_gpu.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -22,11 +21,8 @@ static void keep_maps(const struct fake_driver_launch *launch)
 
 static void open_fake(void)
 {
-    struct fault fault = FAULT_NONE;
-    setenv("GEMMD_LIBCUDA", FAKE_DRIVER, 1);
-    fake_driver_reset();
+    gpu = fake_gpu_open();
     fake_driver_on_launch(keep_maps);
-    cr_assert_eq(backend_cuda_open("cuda", NULL, &gpu, &fault), 0, "%s", fault.message);
 }
 
 TestSuite(cuda_launch, .init = open_fake);

@@ -3,10 +3,9 @@
  * runs what is queued late and in the most awkward order that neither a stream nor an event
  * forbids: one that is said to have ended has, and what needs its result waits.
  */
-#include "../../daemon/worker/backend.h"
 #include "../../daemon/worker/cuda_lane.h"
-#include "../support/fake_driver.h"
 #include "../support/gemm_scene.h"
+#include "fake_gpu.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -37,9 +36,7 @@ static void load(uint64_t id, bool begins_early)
 
 static void open_fake(void)
 {
-    setenv("GEMMD_LIBCUDA", FAKE_DRIVER, 1);
-    fake_driver_reset();
-    cr_assert_eq(backend_cuda_open("cuda", NULL, &gpu, &fault), 0, "%s", fault.message);
+    gpu = fake_gpu_open();
     load(EARLY, true);
     load(PLAIN, false);
 }
@@ -48,12 +45,7 @@ TestSuite(cuda_overlap, .init = open_fake, .timeout = 60);
 
 static void close_clean(void)
 {
-    static const struct fake_driver_live none;
-    struct fake_driver_live live;
-
-    gpu->operations->close(gpu);
-    live = fake_driver_live();
-    cr_expect_eq(memcmp(&live, &none, sizeof(none)), 0, "something was not given back");
+    fake_gpu_close(gpu);
 }
 
 /* The stream that says when it has ended. */

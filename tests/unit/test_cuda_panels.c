@@ -3,10 +3,9 @@
  * neither a stream nor an event forbids: a wait that is missing shows as a wrong element, or as an
  * access to memory that was given back.
  */
-#include "../../daemon/worker/backend.h"
 #include "../../daemon/worker/cuda_panels.h"
-#include "../support/fake_driver.h"
 #include "../support/gemm_scene.h"
+#include "fake_gpu.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -16,7 +15,6 @@
 #define HOST_FLAGS 0xf0u
 
 static struct backend *gpu;
-static struct fault fault;
 static uint64_t random_state = 1;
 
 static int64_t random_upto(int64_t most)
@@ -32,29 +30,18 @@ static bool coin(void)
 
 static void open_fake(void)
 {
-    struct link_message request = {.kind = LINK_LOAD,
-                                   .id = KERNEL,
-                                   .threads = 128,
-                                   .shared_memory = 64 << 10,
-                                   .ctas_per_multiprocessor = 1,
-                                   .tile_m = 16,
-                                   .tile_n = 32};
-
-    strcpy(request.entry, "gemm");
-    setenv("GEMMD_LIBCUDA", FAKE_DRIVER, 1);
-    fake_driver_reset();
-    cr_assert_eq(backend_cuda_open("cuda", NULL, &gpu, &fault), 0, "%s", fault.message);
-    cr_assert_eq(gpu->operations->load(gpu, &request, "\177ELF", &fault), 0);
+    gpu = fake_gpu_open();
+    fake_gpu_load(gpu, (struct link_message){.id = KERNEL,
+                                             .threads = 128,
+                                             .shared_memory = 64 << 10,
+                                             .ctas_per_multiprocessor = 1,
+                                             .tile_m = 16,
+                                             .tile_n = 32});
 }
 
 static void close_clean(void)
 {
-    static const struct fake_driver_live none;
-    struct fake_driver_live live;
-
-    gpu->operations->close(gpu);
-    live = fake_driver_live();
-    cr_assert_eq(memcmp(&live, &none, sizeof(none)), 0, "something was not given back");
+    fake_gpu_close(gpu);
 }
 
 static void submit(uint64_t number, const struct gemmd_job *job)

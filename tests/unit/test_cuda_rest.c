@@ -2,10 +2,9 @@
  * Memory that the driver gives back only when the device rests (daemon/worker/cuda_memory.h): it is
  * kept until then, the device comes to rest for it, and goes on.
  */
-#include "../../daemon/worker/backend.h"
 #include "../../daemon/worker/cuda_memory.h"
-#include "../support/fake_driver.h"
 #include "../support/gemm_scene.h"
+#include "fake_gpu.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -20,29 +19,18 @@ static struct fault fault;
 
 static void open_fake(void)
 {
-    struct link_message request = {.kind = LINK_LOAD,
-                                   .id = KERNEL,
-                                   .threads = 128,
-                                   .shared_memory = 64 << 10,
-                                   .ctas_per_multiprocessor = 1,
-                                   .tile_m = 16,
-                                   .tile_n = 32};
-
-    strcpy(request.entry, "gemm");
-    setenv("GEMMD_LIBCUDA", FAKE_DRIVER, 1);
-    fake_driver_reset();
-    cr_assert_eq(backend_cuda_open("cuda", NULL, &gpu, &fault), 0, "%s", fault.message);
-    cr_assert_eq(gpu->operations->load(gpu, &request, "\177ELF", &fault), 0);
+    gpu = fake_gpu_open();
+    fake_gpu_load(gpu, (struct link_message){.id = KERNEL,
+                                             .threads = 128,
+                                             .shared_memory = 64 << 10,
+                                             .ctas_per_multiprocessor = 1,
+                                             .tile_m = 16,
+                                             .tile_n = 32});
 }
 
 static void close_clean(void)
 {
-    static const struct fake_driver_live none;
-    struct fake_driver_live live;
-
-    gpu->operations->close(gpu);
-    live = fake_driver_live();
-    cr_assert_eq(memcmp(&live, &none, sizeof(none)), 0, "something was not given back");
+    fake_gpu_close(gpu);
 }
 
 TestSuite(cuda_rest, .init = open_fake, .fini = close_clean, .timeout = 60);

@@ -3,9 +3,8 @@
  * launched.
  */
 #include "../../daemon/core/dtype.h"
-#include "../../daemon/worker/backend.h"
 #include "../../kernels_src/abi/job.h"
-#include "../support/fake_driver.h"
+#include "fake_gpu.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -32,16 +31,10 @@ static void note_addresses(const struct fake_driver_launch *launch)
 
 static void open_fake(void)
 {
-    struct fault fault;
-    struct link_message request = {
-        .kind = LINK_LOAD, .id = KERNEL, .threads = 128, .tile_m = 16, .tile_n = 16};
-
-    strcpy(request.entry, "gemm");
-    setenv("GEMMD_LIBCUDA", FAKE_DRIVER, 1);
-    fake_driver_reset();
+    gpu = fake_gpu_open();
     fake_driver_on_launch(note_addresses);
-    cr_assert_eq(backend_cuda_open("cuda", NULL, &gpu, &fault), 0, "%s", fault.message);
-    cr_assert_eq(gpu->operations->load(gpu, &request, "\177ELF", &fault), 0);
+    fake_gpu_load(gpu,
+                  (struct link_message){.id = KERNEL, .threads = 128, .tile_m = 16, .tile_n = 16});
 }
 
 TestSuite(cuda_timed, .init = open_fake);

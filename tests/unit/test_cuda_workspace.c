@@ -1,8 +1,7 @@
 #include "../../daemon/core/dtype.h"
-#include "../../daemon/worker/backend.h"
 #include "../../daemon/worker/cuda_lane.h"
 #include "../../kernels_src/abi/ring.h"
-#include "../support/fake_driver.h"
+#include "fake_gpu.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -28,9 +27,7 @@ static void look(const struct fake_driver_launch *launch)
 
 static void open_fake(void)
 {
-    struct fault fault = FAULT_NONE;
-    struct link_message request = {.kind = LINK_LOAD,
-                                   .id = 1,
+    struct link_message request = {.id = 1,
                                    .threads = 160,
                                    .shared_memory = 200 << 10,
                                    .ctas_per_multiprocessor = 1,
@@ -38,13 +35,11 @@ static void open_fake(void)
                                    .tile_n = TILE,
                                    .cluster_k = 2,
                                    .begins_early = 1};
-    setenv("GEMMD_LIBCUDA", FAKE_DRIVER, 1);
-    fake_driver_reset();
+
+    gpu = fake_gpu_open();
     fake_driver_on_launch(look);
-    cr_assert_eq(backend_cuda_open("cuda", NULL, &gpu, &fault), 0, "%s", fault.message);
-    strcpy(request.entry, "gemm");
     request.box[GEMMD_TENSOR_A] = request.box[GEMMD_TENSOR_B] = (struct link_box){64, 64};
-    cr_assert_eq(gpu->operations->load(gpu, &request, "\177ELF", &fault), 0, "%s", fault.message);
+    fake_gpu_load(gpu, request);
 }
 
 /* A second kernel for a module: one that adds what the product leaves. */
