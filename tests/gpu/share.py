@@ -7,9 +7,9 @@ the buffer's name and judges the products. That each product is of the weights t
 last, without an upload, and that mapping takes no device memory, shows that there is one copy. The
 writer is killed in the end, and the reader's weights are still there.
 
-Runs against a daemon of its own on $GEMMD_TEST_DEVICE. On the CPU or the fake driver, where there is
-no such torch tensor, the writer maps the same memory with numpy. Needs root, to make namespaces.
-Exit status 77: skipped.
+Runs against a daemon of its own on $GEMMD_TEST_DEVICE. On the CPU or the fake driver, where the
+memory is the host's, the writer's tensor is one of the CPU's, or without torch numpy's array. Needs
+root, to make namespaces. Exit status 77: skipped.
 """
 
 import os
@@ -68,9 +68,17 @@ class TorchMemory:
 
 
 class HostMemory:
-    """Where the device's memory is the host's."""
+    """Where the device's memory is the host's: by torch, where that is installed."""
 
-    what = "numpy"
+    def __init__(self) -> None:
+        try:
+            import torch
+
+            self.torch = torch
+            self.what = f"torch {torch.__version__}"
+        except ImportError:
+            self.torch = None
+            self.what = f"numpy {np.__version__}"
 
     def free_bytes(self) -> int:
         return 0
@@ -88,7 +96,12 @@ class HostMemory:
         self.array = np.frombuffer(raw, np.uint16).reshape(array.shape)
 
     def write(self, bits: np.ndarray) -> None:
-        self.array.view(np.uint16)[...] = bits
+        if self.torch is None:
+            self.array.view(np.uint16)[...] = bits
+            return
+        tensor = self.torch.from_numpy(self.array.view(np.int16))
+        assert tensor.data_ptr() == self.array.ctypes.data, "torch has a copy"
+        tensor.copy_(self.torch.from_numpy(bits.view(np.int16)))
 
 
 def write(path: str, shape: tuple) -> None:
@@ -169,6 +182,7 @@ def check(daemon: support.Daemon, shape: tuple) -> None:
     ours = namespace()
     spaces = {ours, *(child.greeting.split()[3] for child in (writer, reader))}
     assert len(spaces) == 3, f"not three namespaces: {spaces}"
+    assert all(space.startswith("pid:[") for space in spaces), f"no namespaces: {spaces}"
     assert number(writer.greeting, "mapped") < size / 8, "mapping took device memory"
     for seed in range(ROUNDS):
         assert (writer.ask(seed), reader.ask(seed)) == ("written", "right")
