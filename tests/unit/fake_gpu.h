@@ -22,6 +22,18 @@ static inline struct backend *fake_gpu_open(void)
     return gpu;
 }
 
+/* For fake_gpu_load(), where any kernel will do; its tiles are small, so that a product has many.
+ */
+static inline struct link_message fake_gpu_kernel(uint64_t id)
+{
+    return (struct link_message){.id = id,
+                                 .threads = 128,
+                                 .shared_memory = 64 << 10,
+                                 .ctas_per_multiprocessor = 1,
+                                 .tile_m = 16,
+                                 .tile_n = 32};
+}
+
 /* `request`: all but its kind, and the names. */
 static inline void fake_gpu_load(struct backend *gpu, struct link_message request)
 {

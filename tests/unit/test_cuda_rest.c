@@ -20,12 +20,7 @@ static struct fault fault;
 static void open_fake(void)
 {
     gpu = fake_gpu_open();
-    fake_gpu_load(gpu, (struct link_message){.id = KERNEL,
-                                             .threads = 128,
-                                             .shared_memory = 64 << 10,
-                                             .ctas_per_multiprocessor = 1,
-                                             .tile_m = 16,
-                                             .tile_n = 32});
+    fake_gpu_load(gpu, fake_gpu_kernel(KERNEL));
 }
 
 static void close_clean(void)

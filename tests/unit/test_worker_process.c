@@ -302,8 +302,9 @@ Test(worker_process, outlives_its_spare)
     cr_expect_eq(spawns, 4, "a worker anew, and a spare");
 }
 
-/* A device for one process alone says so in the spare's hello. */
-Test(worker_process, does_without_a_spare_that_is_refused_its_device)
+/* A device for one process alone says so in the spare's hello. The spare is killed, and not yet
+ * reaped. */
+static void start_with_a_spare_that_is_refused(void)
 {
     struct link_message hello = {.kind = LINK_HELLO};
 
@@ -314,23 +315,19 @@ Test(worker_process, does_without_a_spare_that_is_refused_its_device)
     (void)fault_set(&hello.fault, STATUS_UNSUPPORTED, "device", "it is another's");
     cr_assert_eq(link_send(&processes[1].link, &hello, NULL, 0), 0);
     run_until(&kills, 1);
+}
+
+Test(worker_process, does_without_a_spare_that_is_refused_its_device)
+{
+    start_with_a_spare_that_is_refused();
     process_ends(1, SIGKILL);
     cr_expect(worker_is_covered(&worker));
     cr_expect(worker_is_ready(&worker));
 }
 
-/* It is killed, and not yet reaped, when a worker is wanted. */
 Test(worker_process, takes_no_spare_that_was_refused_its_device)
 {
-    struct link_message hello = {.kind = LINK_HELLO};
-
-    device = (struct link_device){.kind = LINK_DEVICE_CUDA, .memory = WORKER_SPARE_MEMORY};
-    worker_start(&worker);
-    is_mute = true;
-    run_until(&readies, 1);
-    (void)fault_set(&hello.fault, STATUS_UNSUPPORTED, "device", "it is another's");
-    cr_assert_eq(link_send(&processes[1].link, &hello, NULL, 0), 0);
-    run_until(&kills, 1);
+    start_with_a_spare_that_is_refused();
     cr_expect(worker_is_covered(&worker), "by none, so nobody waits for it");
     is_mute = false;
     process_ends(0, SIGSEGV);
