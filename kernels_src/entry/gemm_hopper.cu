@@ -12,7 +12,7 @@
 #include "abi/job.h"
 #include "epi/way_out.cuh"
 #include "load/tma.cuh"
-#include "mma/wgmma.cuh"
+#include "pipe/slot_ahead.cuh"
 #include "ptx/griddepcontrol.cuh"
 #include "ptx/setmaxnreg.cuh"
 
@@ -107,38 +107,52 @@ struct multiplier {
         loads.next();
     }
 
+    /* Waits for the K tile whose turn it is and goes on to the one behind it; where it lies. */
+    DEVICE ring_position pass(const slot_ahead &next)
+    {
+        ring_position here = at;
+
+        if (!next.is_full)
+            wait_parity(smem::full_barrier(in.s_base, at.slot), at.parity);
+        stamp.slot_seen();
+        at.advance();
+        return here;
+    }
+
+    /* What there is to do beside the products of the K tile before `at`. */
+    DEVICE auto beside(const ring_position &here, slot_ahead &next)
+    {
+        return both_beside(stamp.beside(in.s_base, here), look_ahead{next, in.s_base, at});
+    }
+
     /* All products of a unit, of the tile's first COLS columns; those of the last K tile may run on,
      * from the slot that is returned. */
     template <int COLS> DEVICE int accum_from_ring(group_tile &tile, int k_tiles)
     {
         int first_block = cfg::is_pingpong ? 0 : group * group_tile::blocks;
-        int previous = 0;
 
         if (cfg::is_pingpong)
             turn.wait();
+        slot_ahead next(in.s_base, at);
 #pragma unroll 1
         for (int i = 0; i < k_tiles; i++) {
-            /* The same number, but the compiler sees that it is the warp's: descriptors are then
-             * made in uniform registers, with no moves between products. */
-            wait_parity(smem::full_barrier(in.s_base, at.slot), at.parity);
-            stamp.slot_seen();
+            ring_position here = pass(next);
+
             if constexpr (COLS > 0)
-                tile.accum_from_smem<COLS>(in.s_base, (int)shfl_sync_idx((u32)at.slot, 0),
-                                           first_block, i > 0,
-                                           stamp.beside(in.s_base, at));
+                tile.accum_from_smem<COLS>(next.word, first_block, i > 0, beside(here, next));
+            else
+                next.look(in.s_base, at);
             stamp.products_issued();
             wgmma_wait_group<products_behind>();
             stamp.wait_ended();
             if (products_behind == 0)
-                release(at.slot);
+                release(here.slot);
             else if (i > 0)
-                release(previous);
-            previous = at.slot;
-            at.advance();
+                release(here.before());
         }
         if (cfg::is_pingpong)
             turn.pass_on(lane);
-        return previous;
+        return at.before();
     }
 
     /* Of a tile that D ends in, no more products than it needs. */
@@ -174,52 +188,38 @@ struct multiplier {
                 (int)unit.item};
     }
 
-    /* The slot of the next K tile, when it is full. */
-    DEVICE int next_slot()
-    {
-        wait_parity(smem::full_barrier(in.s_base, at.slot), at.parity);
-        stamp.slot_seen();
-        return (int)shfl_sync_idx((u32)at.slot, 0);
-    }
-
     static constexpr int last_block = group_tile::blocks - 1;
 
-    template <int BLOCK> DEVICE void block_from_slot(group_tile &tile, int slot, u32 keeps)
+    template <int BLOCK> DEVICE void block_from_smem(group_tile &tile, u32 word, u32 keeps)
     {
-        tile.block_from_smem<BLOCK>(in.s_base, slot, group * group_tile::blocks, keeps);
+        tile.block_from_smem<BLOCK>(word, group * group_tile::blocks, keeps);
     }
 
     /* Of K tiles that follow a unit's first one, which is under way by blocks: all products, those
      * of the last one by blocks again. Of that the slot is still to be released. */
-    DEVICE void accum_from_rest(group_tile &tile, int k_tiles)
+    DEVICE void accum_from_rest(group_tile &tile, int k_tiles, slot_ahead &next)
     {
-        int previous = at.slot;
-
-        at.advance();
 #pragma unroll 1
         for (int i = 1; i < k_tiles - 1; i++) {
-            int slot = next_slot();
+            ring_position here = pass(next);
 
-            tile.accum_from_smem<cfg::tile_n>(in.s_base, slot, group * group_tile::blocks, 1,
-                                              stamp.beside(in.s_base, at));
+            tile.accum_from_smem<cfg::tile_n>(next.word, group * group_tile::blocks, 1,
+                                              beside(here, next));
             stamp.products_issued();
             wgmma_wait_group<1>();
             stamp.wait_ended();
-            release(previous);
-            previous = at.slot;
-            at.advance();
+            release(here.before());
         }
         if (k_tiles == 1)
             return;
-        int slot = next_slot();
-        block_from_slot<0>(tile, slot, 1);
-        stamp.products_begin(in.s_base, at);
-        block_from_slot<last_block>(tile, slot, 1);
+        ring_position here = pass(next);
+        block_from_smem<0>(tile, next.word, 1);
+        stamp.products_begin(in.s_base, here);
+        block_from_smem<last_block>(tile, next.word, 1);
         stamp.products_issued();
         wgmma_wait_group<2>();
         stamp.wait_ended();
-        release(previous);
-        at.advance();
+        release(here.before());
     }
 
     /* A unit of which something is in registers, for which nothing else is kept. */
@@ -271,18 +271,21 @@ struct multiplier {
 
             stamp.tile_begins();
             if (k_tiles > 0) {
-                int slot = next_slot();
+                slot_ahead next(in.s_base, at);
+                ring_position here = pass(next);
+                u32 word = next.word;
 
-                block_from_slot<0>(tile, slot, 0);
-                stamp.products_begin(in.s_base, at);
+                block_from_smem<0>(tile, word, 0);
+                stamp.products_begin(in.s_base, here);
                 wgmma_wait_group<1>();
                 accumulators_fence(tile.accum[last_block]);
                 gmem_from_block<last_block>(tile, unit);
                 wgmma_wait_group<0>();
                 accumulators_fence(tile.accum[0]);
-                block_from_slot<last_block>(tile, slot, 0);
+                next.look(in.s_base, at);
+                block_from_smem<last_block>(tile, word, 0);
                 stamp.products_issued();
-                accum_from_rest(tile, k_tiles);
+                accum_from_rest(tile, k_tiles, next);
                 unit = unit_of(work, true);
                 griddepcontrol_wait(); /* as in run() */
                 wgmma_wait_group<1>();
@@ -310,17 +313,15 @@ struct multiplier {
 
     /* A step of the last tile's way out, to be done beside the products of a K tile. */
     struct step_beside {
-        multiplier &of;
+        const multiplier &of;
         const late_writer &writer;
         const unit_here &unit;
         int step;
 
         DEVICE void operator()(int slice) const
         {
-            if (slice > 0)
-                return;
-            of.stamp.products_begin(of.in.s_base, of.at);
-            writer.gmem_from_buffers(of.place_of(unit), step, unit.is_here);
+            if (slice == 0)
+                writer.gmem_from_buffers(of.place_of(unit), step, unit.is_here);
         }
     };
 
@@ -337,15 +338,17 @@ struct multiplier {
     }
 
     template <typename BESIDE>
-    DEVICE void k_tile_beside(group_tile &tile, int number, const BESIDE &beside)
+    DEVICE void k_tile_beside(group_tile &tile, int number, slot_ahead &next, const BESIDE &more)
     {
-        tile.accum_from_smem<cfg::tile_n>(in.s_base, next_slot(), group, number > 0, beside);
+        ring_position here = pass(next);
+
+        tile.accum_from_smem<cfg::tile_n>(next.word, group, number > 0,
+                                          both_beside(more, beside(here, next)));
         stamp.products_issued();
         wgmma_wait_group<1>();
         stamp.wait_ended();
         if (number > 0)
-            release(at.before());
-        at.advance();
+            release(here.before());
     }
 
     /* All products of a unit; the last unit leaves beside the first of them. */
@@ -355,18 +358,19 @@ struct multiplier {
                            const late_tile &late,
                            const unit_here &unit)
     {
+        slot_ahead next(in.s_base, at);
         int i = 0;
 
 #pragma unroll 1
         for (; i < min_of(k_tiles, late_writer::steps); i++) {
             if (i == late_writer::half_steps)
                 writer.turn_over(late);
-            k_tile_beside(tile, i, step_beside{*this, writer, unit, i});
+            k_tile_beside(tile, i, next, step_beside{*this, writer, unit, i});
         }
         leave(writer, late, unit, i);
 #pragma unroll 1
         for (; i < k_tiles; i++)
-            k_tile_beside(tile, i, stamp.beside(in.s_base, at));
+            k_tile_beside(tile, i, next, nothing_beside());
     }
 
     /* A tile is rounded when its products have ended, and stored beside those of the next one. */

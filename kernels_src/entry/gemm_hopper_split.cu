@@ -19,7 +19,7 @@
 #include "epi/store_fragments.cuh"
 #include "load/realign.cuh"
 #include "load/tma.cuh"
-#include "mma/wgmma.cuh"
+#include "pipe/slot_ahead.cuh"
 #include "ptx/griddepcontrol.cuh"
 #include "ptx/setmaxnreg.cuh"
 
@@ -60,7 +60,7 @@ struct multiplier {
 
     DEVICE void accum_from_ring(group_tile &tile, int k_tiles)
     {
-        int previous = 0;
+        slot_ahead next(in.s_base, at);
 
         if (k_tiles == 0)
             tile.clear();
@@ -68,28 +68,28 @@ struct multiplier {
         for (int i = 0; i < k_tiles; i++) {
             /* With products on their way registers are not this thread's, not even for a fault: the
              * compiler would wait for them by itself. */
-            if (!is_over_in_time(smem::full_barrier(in.s_base, at.slot), at.parity)) {
+            if (!next.is_full &&
+                !is_over_in_time(smem::full_barrier(in.s_base, at.slot), at.parity)) {
                 wgmma_wait_group<0>();
                 fault();
             }
             /* The slot was written by threads. */
             if (cfg::realigns)
                 fence_proxy_async_shared_cta();
-            /* The same number, but the compiler sees that it is the warp's. */
-            tile.accum_from_smem<cfg::tile_n>(in.s_base, (int)shfl_sync_idx((u32)at.slot, 0),
-                                              group * group_tile::blocks, i > 0);
+            ring_position here = at;
+            at.advance();
+            tile.accum_from_smem<cfg::tile_n>(next.word, group * group_tile::blocks, i > 0,
+                                              look_ahead{next, in.s_base, at});
             wgmma_wait_group<products_behind>();
             if (products_behind == 0)
-                slot_release(in.s_base, at.slot, lane, in.place.first_sharer());
+                slot_release(in.s_base, here.slot, lane, in.place.first_sharer());
             else if (i > 0)
-                slot_release(in.s_base, previous, lane, in.place.first_sharer());
-            previous = at.slot;
-            at.advance();
+                slot_release(in.s_base, here.before(), lane, in.place.first_sharer());
         }
         wgmma_wait_group<0>();
         tile.fence();
         if (products_behind > 0 && k_tiles > 0)
-            slot_release(in.s_base, previous, lane, in.place.first_sharer());
+            slot_release(in.s_base, at.before(), lane, in.place.first_sharer());
     }
 
     DEVICE fragment_place place_of(const job_feed &work) const

@@ -49,8 +49,9 @@ struct tiled_cta {
 #pragma unroll 1
         for (i64 done = 0; done < k; done += cfg::tile_k) {
             smem_from_gmem_and_meet(a, b, extent_in(k - done, cfg::tile_k));
-            tile.accum_from_smem<cfg::tile_n>(s_base, 0, group * group_tile::blocks, done > 0,
-                                               products.beside(s_base, ring_position()));
+            tile.accum_from_smem<cfg::tile_n>(group_tile::slot_word(s_base, 0),
+                                              group * group_tile::blocks, done > 0,
+                                              products.beside(s_base, ring_position()));
             products.products_issued();
             wgmma_wait_group<0>();
             products.wait_ended();

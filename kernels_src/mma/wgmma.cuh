@@ -20,6 +20,8 @@ struct group_tile {
     typedef wgmma_operand<tile_a> operand_a;
     typedef wgmma_operand<tile_b> operand_b;
 
+    static constexpr u32 b_behind = operand_b::low_word(tile_a::size) - operand_a::low_word(0);
+
     float accum[blocks][cfg::tile_n / 2];
 
     /* The fragment of 16 rows x 8 columns of this warp with this number, columns first. */
@@ -39,6 +41,12 @@ struct group_tile {
                 accum[block][i] = 0;
     }
 
+    /* The low word of a descriptor of the slot's A, from which all others of the slot follow. */
+    DEVICE static u32 slot_word(u32 s_base, int slot)
+    {
+        return operand_a::low_word(smem::a_of_slot(s_base, slot));
+    }
+
     DEVICE void fence()
     {
 #pragma unroll
@@ -56,12 +64,10 @@ struct group_tile {
     }
 
     /* Products of one K tile for one block, as a group of wgmma. */
-    template <int BLOCK>
-    DEVICE void block_from_smem(u32 s_base, int slot, int first_block, u32 keeps)
+    template <int BLOCK> DEVICE void block_from_smem(u32 word, int first_block, u32 keeps)
     {
-        u32 low_a = operand_a::low_word(smem::a_of_slot(s_base, slot)) +
-                    (first_block + BLOCK) * operand_a::step_block;
-        u32 low_b = operand_b::low_word(smem::b_of_slot(s_base, slot));
+        u32 low_a = word + (first_block + BLOCK) * operand_a::step_block;
+        u32 low_b = word + b_behind;
 
         accumulators_fence(accum[BLOCK]);
         wgmma_fence();
@@ -80,12 +86,10 @@ struct group_tile {
      * fence here: between products sums are nobody's, and for the
      * compiler a fence is as much work as a product. */
     template <int COLS, typename BESIDE>
-    DEVICE void
-    accum_from_smem(u32 s_base, int slot, int first_block, u32 keeps, const BESIDE &beside)
+    DEVICE void accum_from_smem(u32 word, int first_block, u32 keeps, const BESIDE &beside)
     {
-        u32 low_a = operand_a::low_word(smem::a_of_slot(s_base, slot)) +
-                    first_block * operand_a::step_block;
-        u32 low_b = operand_b::low_word(smem::b_of_slot(s_base, slot));
+        u32 low_a = word + first_block * operand_a::step_block;
+        u32 low_b = word + b_behind;
 
         wgmma_fence();
 #pragma unroll
@@ -101,9 +105,8 @@ struct group_tile {
         wgmma_commit_group();
     }
 
-    template <int COLS>
-    DEVICE void accum_from_smem(u32 s_base, int slot, int first_block, u32 keeps)
+    template <int COLS> DEVICE void accum_from_smem(u32 word, int first_block, u32 keeps)
     {
-        accum_from_smem<COLS>(s_base, slot, first_block, keeps, nothing_beside());
+        accum_from_smem<COLS>(word, first_block, keeps, nothing_beside());
     }
 };

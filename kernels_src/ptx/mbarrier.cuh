@@ -89,6 +89,22 @@ DEVICE bool mbarrier_test_wait_parity_if(bool is_wanted, u32 s_barrier, u32 pari
     return is_over;
 }
 
+/* Whether it is over now. */
+DEVICE bool mbarrier_test_wait_parity(u32 s_barrier, u32 parity)
+{
+    u32 is_over;
+
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}"
+                 : "=r"(is_over)
+                 : "r"(s_barrier), "r"(parity)
+                 : "memory");
+    return is_over;
+}
+
 /* False when a time that the hardware chooses went by first. */
 DEVICE bool mbarrier_try_wait_parity(u32 s_barrier, u32 parity)
 {

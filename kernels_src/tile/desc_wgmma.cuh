@@ -27,7 +27,7 @@ template <typename TILE> struct wgmma_operand {
         return (TILE::is_k_major ? tile + in_row : slice * 16 * swizzle_row) >> 4;
     }
 
-    DEVICE static u32 low_word(u32 s_address)
+    DEVICE static constexpr u32 low_word(u32 s_address)
     {
         u32 leading = TILE::is_k_major ? 1 : TILE::block_size >> 4;
 

@@ -82,6 +82,11 @@ inline bool mbarrier_test_wait_parity_if(bool is_wanted, u32 s_barrier, u32 pari
     return is_wanted && host_mbarrier_at(machine::now().rank, s_barrier)->phase != parity;
 }
 
+inline bool mbarrier_test_wait_parity(u32 s_barrier, u32 parity)
+{
+    return mbarrier_test_wait_parity_if(true, s_barrier, parity);
+}
+
 inline bool mbarrier_try_wait_parity(u32 s_barrier, u32 parity)
 {
     host_mbarrier *barrier = host_mbarrier_at(machine::now().rank, s_barrier);
