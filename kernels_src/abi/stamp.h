@@ -20,7 +20,7 @@ enum {
     GEMMD_STAMP_TILE_END,   /* end of the epilogue, which began when all products were done */
 };
 
-/* Who records: the loading thread, the first thread of each group that multiplies. */
+/* Who records: the loading warp's first thread, the first thread of each group that multiplies. */
 enum { GEMMD_STAMP_LOADER, GEMMD_STAMP_GROUP_0, GEMMD_STAMP_GROUP_1, GEMMD_STAMP_LANES };
 
 #define GEMMD_STAMP_CTAS         512

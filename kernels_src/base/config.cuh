@@ -96,7 +96,7 @@ constexpr int warp_m = tile_m / warps_m;
 constexpr int warp_n = tile_n / warps_n;
 
 /* Hopper: warps that multiply form groups of four. Specialised schedules have one more group, whose
- * first thread loads; split configurations of one group two more warps, behind the others, or, to
+ * first warp loads; split configurations of one group two more warps, behind the others, or, to
  * realign, four. Cooperative groups share a tile by rows; ping-pong groups have one each. */
 constexpr bool is_specialized = schedule >= schedule_coop && has_wgmma;
 constexpr bool is_pingpong = schedule == schedule_pingpong;

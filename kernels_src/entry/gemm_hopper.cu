@@ -1,7 +1,7 @@
 /*
  * The hopper family: tensor copies, mbarriers, wgmma. sm_90a.
  *
- * Roles by warpgroup. Specialised schedules: group 0 gives its registers away and its first thread
+ * Roles by warpgroup. Specialised schedules: group 0 gives its registers away and its first warp
  * loads; the others multiply and store, together on one tile (coop) or each on every other unit
  * (pingpong), so that one stores while the other multiplies. The simpler schedules have no group
  * for loading: the first thread of those that multiply does it in passing.
@@ -25,18 +25,21 @@ struct launch {
     cta_place place;
 };
 
-/* By the loading group: tensor copies by one thread. */
-DEVICE void load(const launch &in)
+/* By the loading group, that meets the others first. */
+DEVICE void load(const launch &in, u32 warp, u32 lane)
 {
-    if (threadIdx.x == 0) {
-        loader loads(in.feed, in.maps, in.place, in.s_base);
+    if (warp == 0) {
+        loader loads(in.feed, in.maps, in.place, in.s_base, elect_sync());
 
-        loads.stamp.open(GEMMD_STAMP_LOADER, true);
-        loads.run();
-    } else if (threadIdx.x == 32) {
-        lead_on(in.feed.jobs[0]);
-        take_turn();
+        loads.stamp.open(GEMMD_STAMP_LOADER, lane == 0);
+        loads.meet_and_run();
+        return;
     }
+    if (warp == 1 && lane == 0)
+        lead_on(in.feed.jobs[0]);
+    cluster_meet();
+    if (warp == 1 && lane == 0)
+        take_turn();
 }
 
 /* Loading in passing: nothing to do where others load, or for all threads but one. */
@@ -59,7 +62,7 @@ template <> struct side_loader<false> {
     bool has_more; /* K tiles, and this thread is the one that loads */
 
     DEVICE side_loader(const launch &in, bool is_mine)
-        : loads(in.feed, in.maps, in.place, in.s_base), has_more(is_mine && loads.next_unit())
+        : loads(in.feed, in.maps, in.place, in.s_base, true), has_more(is_mine && loads.next_unit())
     {
         loads.stamp.open(GEMMD_STAMP_LOADER, is_mine);
     }
@@ -321,7 +324,7 @@ struct multiplier {
         DEVICE void operator()(int slice) const
         {
             if (slice == 0)
-                writer.gmem_from_buffers(of.place_of(unit), step, unit.is_here);
+                writer.gmem_from_buffers<1>(of.place_of(unit), step, unit.is_here);
         }
     };
 
@@ -329,11 +332,18 @@ struct multiplier {
     DEVICE void
     leave(const late_writer &writer, const late_tile &late, const unit_here &unit, int step) const
     {
+        constexpr int burst = late_writer::burst;
+
+        if (!unit.is_here)
+            return;
 #pragma unroll 1
-        for (; step < late_writer::steps; step++) {
+        for (; step % burst != 0; step++)
+            writer.gmem_from_buffers<1>(place_of(unit), step, true);
+#pragma unroll 1
+        for (; step < late_writer::steps; step += burst) {
             if (step == late_writer::half_steps)
                 writer.turn_over(late);
-            writer.gmem_from_buffers(place_of(unit), step, unit.is_here);
+            writer.gmem_from_buffers<burst>(place_of(unit), step, true);
         }
     }
 
@@ -448,32 +458,25 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
          const __grid_constant__ gemmd_tensor_maps maps)
 {
     /* All that needs no memory that another grid writes comes before griddepcontrol_wait(). */
-    if (threadIdx.x < GEMMD_TENSOR_COUNT)
-        prefetch_tensormap(&maps.of[0][threadIdx.x]);
-    else if (threadIdx.x - GEMMD_TENSOR_COUNT <= GEMMD_TENSOR_B)
-        prefetch_tensormap(&maps.edge[0][threadIdx.x - GEMMD_TENSOR_COUNT]);
-
     u32 warp = shfl_sync_idx(threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     int group = (int)warp / 4 - (cfg::is_specialized ? 1 : 0);
     launch in = {feed, maps, cvta_to_shared(dynamic_shared), cta_place_of(blockIdx.x, gridDim.x)};
 
-    if (threadIdx.x == 0)
-        barriers_init(in.s_base);
-    cluster_meet();
+    if (warp == 2)
+        barriers_init(in.s_base, (int)lane);
     if (group < 0) {
         if (cfg::moves_registers)
             setmaxnreg_dec<56>();
-        load(in);
-        cluster_leave();
+        load(in, warp, lane);
     } else {
         if (cfg::moves_registers)
             setmaxnreg_inc<224>();
+        cluster_meet();
         if constexpr (way_out::is_by_blocks)
             multiplier(in, group, warp % 4, lane).run_by_blocks();
         else if constexpr (way_out::is_late)
             multiplier(in, group, warp % 4, lane).run_late();
         else
             multiplier(in, group, warp % 4, lane).run();
-        cluster_leave();
     }
 }

@@ -3,8 +3,8 @@
  * narrow tiles by computing the transpose of D. sm_90a.
  *
  * Roles by warp: those that multiply do it together on one tile, each four of them on rows of their
- * own, and every warp stores its fragments by itself; the first thread behind them loads, the first
- * of the warp after that lets the next grid begin. The ring runs on into the next unit while they
+ * own, and every warp stores its fragments by itself; the first warp behind them loads, the first
+ * thread of the next one lets the next grid begin. The ring runs on into the next unit while they
  * do. Beside one group that multiplies there are these two warps: then registers suffice for all
  * without being moved, and a CTA starts sooner. Beside two it is a group, which leaves its registers
  * to them; not where they leave parts of the sum, for which they need few. Where rows start anywhere,
@@ -126,39 +126,47 @@ struct multiplier {
     }
 };
 
+/* By the warps behind those that multiply, that meet the others first. */
+DEVICE void load(const launch &in, u32 warp, u32 lane)
+{
+    if (warp == 0) {
+        loader loads(in.feed, in.maps, in.place, in.s_base, elect_sync());
+
+        loads.meet_and_run();
+        return;
+    }
+    if (warp == 1 && lane == 0)
+        lead_on(in.feed.jobs[0]);
+    cluster_meet();
+    if (warp == 1 && lane == 0)
+        take_turn();
+}
+
 extern "C" __global__ void __launch_bounds__(cfg::threads_held, cfg::ctas_per_multiprocessor)
     gemm(const __grid_constant__ gemmd_tensor_feed feed,
          const __grid_constant__ gemmd_tensor_maps maps)
 {
     /* All that needs no memory that another grid writes comes before griddepcontrol_wait(). */
-    if (threadIdx.x <= GEMMD_TENSOR_B)
-        prefetch_tensormap(&maps.of[0][threadIdx.x]);
-    else if (threadIdx.x - GEMMD_TENSOR_COUNT <= GEMMD_TENSOR_B)
-        prefetch_tensormap(&maps.edge[0][threadIdx.x - GEMMD_TENSOR_COUNT]);
-
     u32 warp = shfl_sync_idx(threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     launch in = {feed, maps, cvta_to_shared(dynamic_shared), cta_place_of(blockIdx.x, gridDim.x)};
 
-    if (threadIdx.x == 0)
-        barriers_init(in.s_base);
-    cluster_meet();
+    if (warp == 0)
+        barriers_init(in.s_base, (int)lane);
     if (warp < smem::warps) {
         if (cfg::moves_registers)
             setmaxnreg_inc<224>();
+        cluster_meet();
         multiplier(in, (int)warp / 4, warp % 4, lane).run();
     } else if constexpr (cfg::realigns) {
         if (threadIdx.x == smem::warps * 32)
             lead_on(feed.jobs[0]);
-        realigner(feed, in.place, in.s_base, threadIdx.x - smem::warps * 32).run();
+        realigner copies(feed, in.place, in.s_base, threadIdx.x - smem::warps * 32);
+        cluster_meet();
+        copies.run();
     } else {
         if (cfg::moves_registers)
             setmaxnreg_dec<56>();
-        if (warp == smem::warps && lane == 0) {
-            loader(feed, maps, in.place, in.s_base).run();
-        } else if (warp == smem::warps + 1 && lane == 0) {
-            lead_on(feed.jobs[0]);
-            take_turn();
-        }
+        load(in, warp - smem::warps, lane);
     }
     cluster_leave(); /* another CTA may still read what this one offers */
 }

@@ -40,10 +40,11 @@ DEVICE void compute(const job_feed &work, u32 s_base, u32 thread)
 extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multiprocessor)
     gemm(const __grid_constant__ gemmd_tensor_feed feed)
 {
+    lead_on(feed.jobs[0]);
+
     u32 s_base = cvta_to_shared(dynamic_shared);
     job_feed work(feed, blockIdx.x, gridDim.x);
 
-    lead_on(feed.jobs[0]);
     if (!are_settled(feed.jobs[0]))
         griddepcontrol_wait();
     while (work.take())

@@ -75,8 +75,8 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
 
     copies.open(GEMMD_STAMP_LOADER, threadIdx.x == 0);
     products.open(GEMMD_STAMP_GROUP_0 + me.group, threadIdx.x % 128 == 0);
-    if (threadIdx.x == 0)
-        barriers_init(me.s_base);
+    if (warp == 0)
+        barriers_init(me.s_base, threadIdx.x);
     bar_sync_0();
     griddepcontrol_wait();
     while (work.take(at)) {

@@ -34,6 +34,7 @@ struct late_writer {
     static constexpr int row_chunks = late_tile::half_cols / out_chunk; /* of half a tile */
     static constexpr int rows_at_once = 32 / row_chunks;                /* a chunk for each lane */
     static constexpr int half_steps = 16 / rows_at_once, steps = 2 * half_steps;
+    static constexpr int burst = 4; /* steps at once, when no products are waited for */
 
     u32 s_buffers;  /* the group's two */
     u32 warp, lane; /* in the group */
@@ -83,18 +84,26 @@ struct late_writer {
         buffers_from_pairs(late.rest);
     }
 
-    /* A step's rows, unless there is no tile yet. */
+    /* The rows of COUNT steps of one half, unless there is no tile yet. */
+    template <int COUNT>
     DEVICE void gmem_from_buffers(const out_place &to, int step, bool is_there) const
     {
         u32 chunk = lane % row_chunks;
         u32 row = warp * 16 + step % half_steps * rows_at_once + lane / row_chunks;
         int col = step / half_steps * late_tile::half_cols + (int)chunk * out_chunk;
         i64 in_d = to.item * to.job.stride_d + (to.row + (int)row) * to.job.ldd + to.col + col;
-        bool is_inside = to.row + (int)row < (int)to.job.m && to.cols_left(col) > 0;
-        u32 r[4];
+        int rows_left = (int)to.job.m - to.row - (int)row;
+        u64 pitch = (u64)to.job.ldd * rows_at_once * cfg::output_size;
+        u32 r[COUNT][4];
 
-        ld_shared_v4_u32(r, s_chunk(row, chunk));
-        st_global_cs_v4_u32_if(is_there && is_inside, element_address(to.job.d, in_d), r);
+#pragma unroll
+        for (int i = 0; i < COUNT; i++)
+            ld_shared_v4_u32(r[i], s_chunk(row + i * rows_at_once, chunk));
+#pragma unroll
+        for (int i = 0; i < COUNT; i++)
+            st_global_cs_v4_u32_if(is_there && rows_left > i * rows_at_once &&
+                                       to.cols_left(col) > 0,
+                                   element_address(to.job.d, in_d) + i * pitch, r[i]);
     }
 
     DEVICE static void scale(group_tile &tile, const epilogue &op)

@@ -145,8 +145,8 @@ DEVICE k_span k_span_of(const job_feed &work, u32 rank_k)
             least + (part >= from) - (part < others ? more : 0), 1};
 }
 
-/* The loading thread's walk: K tile after K tile over all units, ahead of who multiplies by as
- * much as the ring holds. Only smem_from_gmem() reads operands: all else may be done while the grid
+/* The walk of who loads: K tile after K tile over all units, ahead of who multiplies by as much as
+ * the ring holds. Only smem_from_gmem() reads operands: all else may be done while the grid
  * before this one still runs. */
 struct loader {
     job_feed work;
@@ -157,15 +157,18 @@ struct loader {
     tensor_operand<tile_a, cfg::cluster_n> a;
     tensor_operand<tile_b, cfg::cluster_m> b;
     int k, k_end, k_step; /* elements along K */
-    u32 fenced;   /* the job whose inputs tensor copies see */
+    u32 fenced;    /* the job whose inputs tensor copies see */
+    bool issues;   /* this thread; of a warp that walks together one does */
+    bool is_empty; /* the slot at `at`; else it was not when that was looked at */
     stamps stamp;
 
     DEVICE loader(const gemmd_tensor_feed &feed,
                   const gemmd_tensor_maps &in_maps,
                   const cta_place &in_place,
-                  u32 in_s_base)
+                  u32 in_s_base,
+                  bool in_issues)
         : work(feed, in_place.walker, in_place.walkers), maps(in_maps), place(in_place),
-          s_base(in_s_base), fenced(0)
+          s_base(in_s_base), fenced(0), issues(in_issues), is_empty(true)
     {
     }
 
@@ -232,14 +235,21 @@ struct loader {
     /* The next K tile of the unit to the next slot; false after the last one. */
     DEVICE bool smem_from_gmem()
     {
-        u32 s_full = smem::full_barrier(s_base, at.slot);
+        int slot = at.slot;
+        u32 s_full = smem::full_barrier(s_base, slot);
 
-        wait_parity(smem::empty_barrier(s_base, at.slot), at.parity ^ 1);
-        mbarrier_arrive_expect_tx(s_full, a.bytes + b.bytes);
-        a.smem_from_gmem(smem::a_of_slot(s_base, at.slot), k, s_full);
-        b.smem_from_gmem(smem::b_of_slot(s_base, at.slot), k, s_full);
-        stamp.copies_issued();
+        if (!is_empty)
+            wait_parity(smem::empty_barrier(s_base, slot), at.parity ^ 1);
         at.advance();
+        /* Looked at ahead: a look, two copies and a round of this loop take 300 cycles one after the
+         * other, the products of a K tile of 64 x 64 128. */
+        is_empty = mbarrier_test_wait_parity(smem::empty_barrier(s_base, at.slot), at.parity ^ 1);
+        if (issues) {
+            mbarrier_arrive_expect_tx(s_full, a.bytes + b.bytes);
+            a.smem_from_gmem(smem::a_of_slot(s_base, slot), k, s_full);
+            b.smem_from_gmem(smem::b_of_slot(s_base, slot), k, s_full);
+        }
+        stamp.copies_issued();
         k += k_step;
         return k < k_end;
     }
@@ -250,15 +260,22 @@ struct loader {
         return smem_from_gmem() || next_unit();
     }
 
-    /* All of the walk. */
-    DEVICE void run()
+    /* All of the walk, by a warp. It finds its first unit before it meets the others: parameters and
+     * divisions take as long as these do to come. */
+    DEVICE void meet_and_run()
     {
         bool is_settled = are_settled(work.jobs[0]);
 
-        while (next_unit()) {
+        for (bool has_met = false;; has_met = true) {
+            bool has_unit = next_unit();
+
+            if (!has_met)
+                cluster_meet();
+            if (!has_unit)
+                break;
             if (!is_settled) {
                 /* Two such grids fit beside each other; what is repacked is not there yet. */
-                if (!cfg::is_split && !cfg::stores_anywhere && 2 * gridDim.x <= nsmid())
+                if (!cfg::is_split && !cfg::stores_anywhere && 2 * gridDim.x <= nsmid() && issues)
                     prefetch();
                 griddepcontrol_wait();
                 is_settled = true;
@@ -266,5 +283,6 @@ struct loader {
             while (smem_from_gmem())
                 ;
         }
+        ring_drain(s_base, at);
     }
 };

@@ -85,20 +85,12 @@ DEVICE bool is_over_in_time(u32 s_barrier, u32 parity)
     return true;
 }
 
-DEVICE void turns_init(u32 s_base)
-{
-    for (int group = 0; group < cfg::groups; group++)
-        mbarrier_init(smem::turn_barrier(s_base, group), 4);
-}
-
-DEVICE void exchange_init(u32 s_base)
+DEVICE void exchange_init(u32 s_base, int warp)
 {
     u32 rank = cfg::cluster_k == 1 ? 0 : cluster_ctarank() / cfg::sharers;
 
-    for (int warp = 0; warp < cfg::groups * 4; warp++) {
-        mbarrier_init(smem::arrived_barrier(s_base, warp), max_of(cfg::cluster_k - 1, 1));
-        mbarrier_init(smem::taken_barrier(s_base, warp), max_of(smem::takers(rank), 1));
-    }
+    mbarrier_init(smem::arrived_barrier(s_base, warp), max_of(cfg::cluster_k - 1, 1));
+    mbarrier_init(smem::taken_barrier(s_base, warp), max_of(smem::takers(rank), 1));
 }
 
 /* The same for what other CTAs of the cluster have written. */
@@ -111,39 +103,61 @@ DEVICE void wait_parity_of_cluster(u32 s_barrier, u32 parity)
             fault();
 }
 
-/* One thread, before all others go on (cluster_meet). */
-DEVICE void barriers_init(u32 s_base)
+/* One warp, before all others go on (cluster_meet). Each lane has barriers of its own: one thread
+ * took 700 cycles for all of them, a third of the way to the first copy. */
+DEVICE void barriers_init(u32 s_base, int lane)
 {
-    for (int slot = 0; slot < cfg::stages; slot++) {
+    static_assert(cfg::stages <= 32 && smem::warps <= 32, "a lane for each");
+
+    if (lane < cfg::stages) {
         int readers = cfg::is_pingpong ? 1 : cfg::groups;
 
-        mbarrier_init(smem::full_barrier(s_base, slot), cfg::realigns ? 4 : 1);
-        mbarrier_init(smem::empty_barrier(s_base, slot), readers * 4 * cfg::sharers);
+        mbarrier_init(smem::full_barrier(s_base, lane), cfg::realigns ? 4 : 1);
+        mbarrier_init(smem::empty_barrier(s_base, lane), readers * 4 * cfg::sharers);
     }
-    if (cfg::is_split && !cfg::leaves_parts)
-        exchange_init(s_base);
-    else if (!cfg::is_split)
-        turns_init(s_base);
+    if (cfg::is_split && !cfg::leaves_parts && lane < smem::warps)
+        exchange_init(s_base, lane);
+    else if (!cfg::is_split && lane < cfg::groups)
+        mbarrier_init(smem::turn_barrier(s_base, lane), 4);
     fence_mbarrier_init_release_cluster();
 }
 
-/* All threads of the cluster. */
+/* All threads of the cluster. The barriers are all that is to be seen, and their fence releases
+ * them. */
 DEVICE void cluster_meet()
 {
     if constexpr (cfg::cluster == 1) {
         bar_sync_0();
     } else {
+        barrier_cluster_arrive_relaxed();
+        barrier_cluster_wait_acquire();
+    }
+}
+
+/* All threads, last of all, where CTAs take from each other's shared memory (of CTAs that copy to
+ * each other it is the loader that stays, ring_drain()). */
+DEVICE void cluster_leave()
+{
+    if constexpr (cfg::cluster_k > 1) {
         barrier_cluster_arrive_release();
         barrier_cluster_wait_acquire();
     }
 }
 
-/* All threads, last of all: the other CTA of a cluster may still copy to this one, and arrive here.
- */
-DEVICE void cluster_leave()
+/* By the loading warp, behind its last copy. A CTA may not end while another one of its cluster
+ * copies to it or arrives at its barriers. When every slot has been given back by all its readers,
+ * those of the other CTA too, all that was for here has come, and what this CTA copied there has
+ * been read. The readers store D meanwhile: nobody waits for that, as they would by a barrier of the
+ * cluster, which orders memory as well. */
+DEVICE void ring_drain(u32 s_base, ring_position at)
 {
-    if constexpr (cfg::cluster > 1)
-        cluster_meet();
+    constexpr int slots = cfg::sharers > 1 ? cfg::stages : 0;
+
+#pragma unroll 1
+    for (int i = 0; i < slots; i++) {
+        wait_parity(smem::empty_barrier(s_base, at.slot), at.parity ^ 1);
+        at.advance();
+    }
 }
 
 /* By a whole warp, when its wgmma have read the slot. Nothing was written that the loader, or what

@@ -31,6 +31,12 @@ DEVICE void ld_shared_cluster_v4_f32(float (&d)[4], u32 s_address)
                  : "memory");
 }
 
+/* Orders nothing but what a fence before it has released. */
+DEVICE void barrier_cluster_arrive_relaxed()
+{
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+
 DEVICE void barrier_cluster_arrive_release()
 {
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");

@@ -7,11 +7,6 @@
 #include "abi/job.h"
 #include "ptx/target_sm90a.cuh"
 
-DEVICE void prefetch_tensormap(const gemmd_tensor_map *map)
-{
-    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
-
 DEVICE void cp_async_bulk_tensor_3d_shared_global(
     u32 s_destination, const gemmd_tensor_map *map, int c0, int c1, int c2, u32 s_barrier)
 {

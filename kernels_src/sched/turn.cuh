@@ -13,7 +13,8 @@ DEVICE bool are_settled(const gemmd_job &first)
     return first.flags & GEMMD_JOB_INPUTS_SETTLED;
 }
 
-/* At a CTA's start: of a grid that leaves room, the next one may begin at once. */
+/* Before all else: of a grid that leaves room, the next one may begin at once. In a row of small
+ * products this and the launch are the time between two of them. */
 DEVICE void lead_on(const gemmd_job &first)
 {
     if (first.flags & GEMMD_JOB_NEXT_AT_ONCE)

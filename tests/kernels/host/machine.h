@@ -55,7 +55,8 @@ struct warp {
 
 struct cta {
     barrier all, named[16];
-    unsigned char *memory;
+    unsigned char *memory; /* its own until the last of its threads has ended */
+    unsigned int ended;    /* threads */
 };
 
 typedef std::function<void()> action;
@@ -205,6 +206,7 @@ inline void fiber_main()
 {
     self.body();
     now().done = true;
+    now_cta().ended++;
     self.moved++;
     yield();
 }

@@ -24,6 +24,10 @@ inline u8 *shared_of(u32 rank, u32 s_address, u32 size)
         fprintf(stderr, "shared address %u of CTA %u for %u bytes\n", s_address, rank, size);
         abort();
     }
+    if (machine::self.ctas[rank].ended == machine::self.threads) {
+        fprintf(stderr, "shared address %u of CTA %u, which has ended\n", s_address, rank);
+        abort();
+    }
     return machine::self.ctas[rank].memory + (s_address - shared_base);
 }
 

@@ -47,10 +47,6 @@ inline host_tensor host_tensor_of(const gemmd_tensor_map *map, u32 s_box)
     return t;
 }
 
-inline void prefetch_tensormap(const gemmd_tensor_map *)
-{
-}
-
 inline void cp_async_bulk_prefetch_tensor_3d(const gemmd_tensor_map *, int, int, int)
 {
 }

@@ -2,6 +2,11 @@
 
 #include "ptx/target.cuh"
 
+inline bool elect_sync()
+{
+    return machine::now().thread.x % 32 == 0;
+}
+
 inline u32 shfl_sync_idx(u32 value, u32 lane)
 {
     machine::exchange mine = {};
