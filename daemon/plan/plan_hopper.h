@@ -31,3 +31,9 @@ double plan_hopper_repack(const struct config *config, double bytes, double hbm_
 double plan_hopper_rounds(double rounds, double tile, double powered);
 /* Two bounds of one time that are near each other both cost something: their norm of this order. */
 double plan_hopper_norm(double a, double b, double order);
+/* Of the wait for first copies, the part of a launch in a row whose grids run beside each other, as
+ * many as find places. One that begins with a launch that repacks is alone. */
+double plan_hopper_wait_share(const struct config *config, double units, double places);
+/* Of a launch in a row: its wait runs beside the work of those before it, the more the less of both
+ * there is. */
+double plan_hopper_in_a_row(double work, double wait);

@@ -19,7 +19,7 @@
 #define TURN_CLOCKS      250.0  /* of the loop over K tiles */
 #define IDLE_COST        0.3    /* of memory's rate, without all multiprocessors: bytes under way */
 #define PART_COST        1.5    /* bytes of memory that cost as much as one of parts */
-#define FIXED_SECONDS    3.3e-6 /* more than fits best: of a short K both launches show */
+#define FIXED_SECONDS    2.6e-6 /* of a short K both launches show */
 #define SUM_SECONDS      0.45e-6 /* of a turn of the kernel that adds */
 #define SUM_CHUNK        128     /* elements of D that a CTA of it adds in a turn, */
 #define SUM_SPLITS       80      /* with so many splits */

@@ -27,9 +27,9 @@ struct costs {
 };
 
 /* Seconds. Tiles of 16 along M or N, and of 64 x 64. */
-static const struct costs narrow = {1.55e-6, 0.87e-6, 1.65e-6, 0.21e-6,
+static const struct costs narrow = {1.2e-6,  0.87e-6, 1.65e-6, 0.21e-6,
                                     0.82e-6, 0.13e-6, 0.24e-6, 19.6};
-static const struct costs square = {2.24e-6, 1.23e-6, 1.74e-6, 0.12e-6,
+static const struct costs square = {1.95e-6, 1.23e-6, 1.74e-6, 0.12e-6,
                                     0.83e-6, 0.11e-6, 0.53e-6, 13.8};
 
 void plan_hopper_realign_predict(const struct problem *problem,

@@ -4,7 +4,8 @@
  * A CTA's time is that of its K tiles, then of its epilogues: the exchange in the cluster, and what
  * the last of a tile's splits reads back. A K tile takes what one multiprocessor can read, or what
  * its products take, and at least the latency of a turn of the loop. HBM and the L2 bound the
- * whole.
+ * whole. As with other tiles, what a launch waits for runs beside the work of those before it, and
+ * grids that find places at once each have a part of the wait; not those that share a workspace.
  *
  * For a given number of splits every term grows with M, N and K, so the prediction does.
  */
@@ -14,22 +15,22 @@
 #include <math.h>
 
 #define FLOP_PER_CLOCK   4096.0 /* of a multiprocessor */
-#define READ_BYTES_CLOCK 61.0   /* of a multiprocessor, when few of them load */
+#define READ_BYTES_CLOCK 54.0   /* of a multiprocessor, when few of them load */
 #define L2_BYTES_CLOCK   43.3   /* and when all do */
 #define TURN_CLOCKS      350.0  /* of the loop over K tiles */
 #define NARROW_CLOCKS    600.0  /* of the same in the narrowest tiles that repack, as measured */
 #define NORM             3.0    /* of two bounds of one time */
-#define LAUNCH_SECONDS   0.85e-6
-#define FILL_CLOCKS      950.0  /* the first K tile, the last store */
+#define LAUNCH_SECONDS   0.7e-6
+#define FILL_CLOCKS      2200.0 /* the first K tile, the last store */
 #define PAIR_CLOCKS      352.0  /* of the epilogue, for 16 x 16 elements of each warp */
-#define MEET_CLOCKS      2450.0 /* in the cluster: to start it, to offer, to wait, to read */
+#define MEET_CLOCKS      1800.0 /* in the cluster: to start it, to offer, to wait, to read */
 #define PEER_CLOCKS      600.0  /* of that for each CTA along K */
 #define MEET_BYTES_CLOCK 85.0   /* of others' shared memory */
 #define COUNT_CLOCKS     2000.0 /* between clusters: to wait, to read */
-#define BACK_BYTES_CLOCK 17.0   /* of the workspace, by who adds */
+#define BACK_BYTES_CLOCK 25.0   /* of the workspace, by who adds */
 #define DEFAULT_CLOCK    1.7e9
 #define DEFAULT_HBM_RATE 4.0e12
-#define HBM_EFFICIENCY   1.0
+#define HBM_EFFICIENCY   0.97
 #define SPLITS_TRIED     64
 
 /* What a cluster computes. */
@@ -109,12 +110,20 @@ static double k_tile_clocks(const struct problem *problem, const struct config *
                 fmax(bytes / READ_BYTES_CLOCK, product / (FLOP_PER_CLOCK * product_share(config))));
 }
 
-static double
-epilogue_clocks(const struct problem *problem, const struct config *config, uint32_t splits)
+/* Of a tile's way out, with what its warps have of it. */
+static double way_out_clocks(const struct problem *problem, const struct config *config)
+{
+    double share = (double)config->tile_m * config->tile_n / config->cluster_k;
+    double pairs = fmax(share / (16 * 16) / (groups_of(config) * 4), 1);
+
+    return pairs * PAIR_CLOCKS * (problem->beta != 0 ? 1.5 : 1);
+}
+
+/* Of a tile's sums, until its parts are together. */
+static double exchange_clocks(const struct config *config, uint32_t splits)
 {
     double area = (double)config->tile_m * config->tile_n, share = area / config->cluster_k;
-    double pairs = fmax(share / (16 * 16) / (groups_of(config) * 4), 1);
-    double clocks = pairs * PAIR_CLOCKS * (problem->beta != 0 ? 1.5 : 1);
+    double clocks = 0;
 
     if (config->cluster_k > 1)
         clocks += MEET_CLOCKS + PEER_CLOCKS * config->cluster_k +
@@ -139,7 +148,7 @@ static void predict_with(const struct problem *problem,
     double product = 2.0 * config->tile_m * config->tile_n * config->tile_k;
     struct config_resources resources;
     double multiprocessors = MAX(device->multiprocessors, 1u);
-    double at_once, rounds, ctas_time, l2_time;
+    double at_once, rounds, ctas_time, l2_time, wait, exchange, work;
 
     config_resources(config, &resources);
     at_once = clusters_at_once(config, &resources, device);
@@ -155,11 +164,16 @@ static void predict_with(const struct problem *problem,
     ret_plan->wave_efficiency = units * splits / (rounds * at_once);
     ret_plan->tensor_seconds = rounds * k_tiles * product / FLOP_PER_CLOCK / clock;
     ret_plan->l2_seconds = fmax(ctas_time, l2_time);
-    ret_plan->fixed_seconds =
-        LAUNCH_SECONDS + (FILL_CLOCKS + rounds * epilogue_clocks(problem, config, splits)) / clock;
+    wait = (FILL_CLOCKS + rounds * way_out_clocks(problem, config)) / clock;
+    if (splits == 1)
+        wait *= plan_hopper_wait_share(config, units, at_once);
+    exchange = rounds * exchange_clocks(config, splits) / clock;
+    work = plan_hopper_norm(ret_plan->l2_seconds, ret_plan->memory_seconds, NORM);
+    ret_plan->fixed_seconds = LAUNCH_SECONDS + wait;
     ret_plan->predicted_seconds =
-        plan_hopper_norm(ret_plan->l2_seconds, ret_plan->memory_seconds, NORM) +
-        ret_plan->fixed_seconds;
+        exchange + (splits > 1 ? work + ret_plan->fixed_seconds
+                               : plan_hopper_in_a_row(work, ret_plan->fixed_seconds));
+    ret_plan->fixed_seconds += exchange;
 }
 
 void plan_hopper_split_predict(const struct problem *problem,

@@ -171,13 +171,16 @@ struct expectation {
 
 ParameterizedTestParameters(plan_trials, model)
 {
+    /* The first file's kernels are the present ones. Those of the others began half a microsecond
+     * later, and were slower to end: what is expected there is that choices stay good. */
     static struct expectation files[] = {
-        {"20261129-nvidia-h200-kernels-suite-2.csv", 0.98, 0.9, 0.13},
-        {"20261129-nvidia-h200-kernels-random.csv", 0.96, 0.5, 0.3},
+        {"20261130-nvidia-h200-kernels-model-2.csv", 0.97, 0.6, 0.16},
+        {"20261129-nvidia-h200-kernels-suite-2.csv", 0.95, 0.55, 0.17},
+        {"20261129-nvidia-h200-kernels-random.csv", 0.95, 0.5, 0.45},
         {"20261130-nvidia-h200-kernels-decode.csv", 0.96, 0.75, 0.15},
-        {"20261130-nvidia-h200-kernels-decode-2.csv", 0.98, 0.85, 0.1},
+        {"20261130-nvidia-h200-kernels-decode-2.csv", 0.97, 0.8, 0.12},
         {"20261130-nvidia-h200-kernels-suite-3.csv", 0.97, 0.7, 0.15},
-        {"20261130-nvidia-h200-kernels-random-2.csv", 0.97, 0.5, 0.28},
+        {"20261130-nvidia-h200-kernels-random-2.csv", 0.95, 0.5, 0.28},
     };
 
     return cr_make_param_array(struct expectation, files, ARRAY_SIZE(files));
