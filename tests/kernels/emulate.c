@@ -239,8 +239,8 @@ static bool case_run(const struct config *config,
 
     random_state = 1;
     run_init(&run, config, shape);
-    if (config->family == CONFIG_HOPPER &&
-        !(plan_hopper_finishes(&run.problem, config) && plan_hopper_fits(&run.problem, config))) {
+    assert(config->family != CONFIG_HOPPER || plan_hopper_finishes(&run.problem, config));
+    if (config->family == CONFIG_HOPPER && !plan_hopper_fits(&run.problem, config)) {
         run_deinit(&run);
         return true;
     }

@@ -79,6 +79,23 @@ static int64_t unit_of(uint32_t tile, uint32_t cluster)
     return tile > 1 ? (int64_t)tile * cluster : 16;
 }
 
+/* Kernels with tensor copies have no bias and no activation; those that are not split have no C,
+ * and whole chunks of D's rows. Of a shape they compute the rest: left out, it would be one that
+ * looks tried and is not. */
+static void problem_suit(struct problem *problem, const struct config *config)
+{
+    int64_t chunk = 16 / (int64_t)dtype_size(problem->output);
+
+    if (config->copy != CONFIG_COPY_TMA)
+        return;
+    problem->bias = BIAS_NONE;
+    problem->activation = ACTIVATION_NONE;
+    if (config_is_split(config))
+        return;
+    problem->beta = 0;
+    problem->n = (problem->n + chunk - 1) / chunk * chunk;
+}
+
 static void run_init(struct run *run, const struct config *config, const struct shape *shape)
 {
     *run = (struct run){.config = config, .shape = shape};
@@ -97,6 +114,7 @@ static void run_init(struct run *run, const struct config *config, const struct 
         .activation = activation_is_valid(shape->activation, config->output) ? shape->activation
                                                                              : ACTIVATION_RELU,
     };
+    problem_suit(&run->problem, config);
     for (enum operand_role role = OPERAND_A; role < OPERAND_COUNT; role++)
         operand_init(run, role);
     specials_add(run);
@@ -105,7 +123,7 @@ static void run_init(struct run *run, const struct config *config, const struct 
                     (uint64_t)(shape->tiles_m + 2) * (uint64_t)(shape->tiles_n + 2) *
                         (uint64_t)shape->batch,
                     shape->splits);
-    if (shape->in_place) {
+    if (shape->in_place && problem_reads(&run->problem, OPERAND_C)) {
         memcpy(run->operand[OPERAND_D].data, run->operand[OPERAND_C].data,
                run->operand[OPERAND_D].bytes);
         matrix_free(&run->operand[OPERAND_C]);

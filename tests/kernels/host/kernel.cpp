@@ -124,6 +124,7 @@ extern "C" __attribute__((visibility("default"))) void emulate(const gemmd_feed 
     machine::self.body = body;
     machine::self.copies_late = copies_late;
     machine::self.turns_backwards = turns_backwards;
+    machine::self.one_ahead = copies_late == turns_backwards; /* so each goes with either order */
     machine::self.begins_early = cfg::is_hopper;
     machine::self.inputs_settled = feed->jobs[0].flags & GEMMD_JOB_INPUTS_SETTLED;
     machine::self.inputs.clear();

@@ -4,11 +4,13 @@
  * luck.
  *
  * A fiber runs until it meets others: at a barrier of a CTA, a warp or the cluster, a warp-wide
- * instruction, an mbarrier whose phase is not over. Two knobs move what a GPU leaves open: the
- * order in which fibers take turns, and whether asynchronous copies and products happen at once
- * (finds slots overwritten too early) or as late as a wait allows (finds missing waits). Copies
- * that no thread can wait for by itself (tensor copies into shared memory) are then late until
- * everybody waits. When everybody waits and no copy is left, the kernel hangs, and the run ends.
+ * instruction, an mbarrier whose phase is not over. Three knobs move what a GPU leaves open: the
+ * order in which fibers take turns, whether one CTA of a cluster, or one warp of a CTA, is far
+ * ahead of the others (finds what ends or writes too early), and whether asynchronous copies and
+ * products happen at once (finds slots overwritten too early) or as late as a wait allows (finds
+ * missing waits). Copies that no thread can wait for by itself (tensor copies into shared memory)
+ * are then late until everybody waits. When everybody waits and no copy is left, the kernel hangs,
+ * and the run ends.
  */
 #pragma once
 
@@ -101,7 +103,9 @@ struct fiber {
     const char *waits_for;                 /* what, and which one */
     unsigned int waits_at;
     bool started, done;
-    bool is_in_turn; /* has waited for the grid before, or need not */
+    bool is_in_turn;       /* has waited for the grid before, or need not */
+    bool has_met;          /* the cluster: all its CTAs run and have barriers */
+    bool has_new_barriers; /* of which nobody else knows before a fence */
 };
 
 struct state {
@@ -116,6 +120,8 @@ struct state {
     void *scheduler[5];
     size_t current;
     bool copies_late, turns_backwards;
+    bool one_ahead;      /* the first CTA or warp has all turns until nothing moves it */
+    size_t ahead;        /* its fibers; 0: there is none */
     bool begins_early;   /* the kernel waits for the grid before by itself */
     bool inputs_settled; /* which what reads its inputs need not do */
     std::vector<std::pair<uint64_t, uint64_t>> inputs; /* first byte, end */
@@ -223,19 +229,30 @@ inline void fiber_start(fiber &f)
     makecontext(&f.start, fiber_main, 0);
 }
 
-/* One round gives every fiber a turn; false when all are done. */
-inline bool run_round()
+/* A turn for each of these fibers, counted in the order of turns; how many were not done. */
+inline size_t run_turns(size_t first, size_t end)
 {
-    size_t count = self.fibers.size(), alive = 0;
+    size_t alive = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        self.current = self.turns_backwards ? count - 1 - i : i;
+    for (size_t i = first; i < end; i++) {
+        self.current = self.turns_backwards ? self.fibers.size() - 1 - i : i;
         if (now().done)
             continue;
         alive++;
         resume(now());
     }
-    return alive > 0;
+    return alive;
+}
+
+/* One round gives every fiber a turn, or those that are ahead; false when all are done. */
+inline bool run_round()
+{
+    uint64_t moved = self.moved;
+    size_t alive = run_turns(0, self.ahead);
+
+    if (self.moved != moved)
+        return true;
+    return alive + run_turns(self.ahead, self.fibers.size()) > 0;
 }
 
 inline void say_who_waits()
@@ -272,6 +289,7 @@ inline void fiber_reset(fiber &f, unsigned int thread, unsigned int rank)
     f.stores.clear();
     f.products.clear();
     f.is_in_turn = !self.begins_early;
+    f.has_met = f.has_new_barriers = false;
     fiber_start(f);
 }
 
@@ -290,6 +308,7 @@ inline void run_cluster(unsigned int first_cta,
     self.ctas.assign(cluster, cta());
     self.cluster = barrier();
     self.threads = threads;
+    self.ahead = !self.one_ahead ? 0 : cluster == 1 ? warp_size : threads;
     self.late.clear();
     for (unsigned int i = 0; i < cluster * threads; i++) {
         fiber &f = self.fibers[i];

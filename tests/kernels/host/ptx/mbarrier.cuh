@@ -51,10 +51,12 @@ inline void mbarrier_init(u32 s_barrier, u32 count)
 
     memset(barrier, 0, sizeof *barrier);
     barrier->expected = barrier->pending = count;
+    machine::now().has_new_barriers = true;
 }
 
 inline void fence_mbarrier_init_release_cluster()
 {
+    machine::now().has_new_barriers = false;
 }
 
 inline void mbarrier_arrive_expect_tx(u32 s_barrier, u32 bytes)
@@ -69,12 +71,13 @@ inline void mbarrier_arrive(u32 s_barrier)
 
 inline void mbarrier_arrive_cluster(u32 s_barrier, u32 rank)
 {
+    host::expect_met(rank);
     host_mbarrier_arrive(rank, s_barrier, 0);
 }
 
 inline void mbarrier_arrive_release_cluster(u32 s_barrier, u32 rank)
 {
-    host_mbarrier_arrive(rank, s_barrier, 0);
+    mbarrier_arrive_cluster(s_barrier, rank);
 }
 
 inline bool mbarrier_test_wait_parity_if(bool is_wanted, u32 s_barrier, u32 parity)

@@ -4,6 +4,7 @@
 
 inline void bar_sync_0()
 {
+    host::expect_fenced();
     machine::meet(machine::now_cta().all, machine::self.threads);
 }
 

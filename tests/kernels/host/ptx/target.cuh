@@ -31,6 +31,26 @@ inline u8 *shared_of(u32 rank, u32 s_address, u32 size)
     return machine::self.ctas[rank].memory + (s_address - shared_base);
 }
 
+/* Another CTA runs, and has barriers, when the cluster has met. */
+inline void expect_met(u32 rank)
+{
+    if (rank == machine::now().rank || machine::now().has_met)
+        return;
+    fprintf(stderr, "thread %u reaches CTA %u before the cluster has met\n",
+            machine::now().thread.x, rank);
+    abort();
+}
+
+/* Before a thread lets others go on: what it has initialised is fenced, by itself. */
+inline void expect_fenced()
+{
+    if (!machine::now().has_new_barriers)
+        return;
+    fprintf(stderr, "thread %u has initialised barriers without a fence\n",
+            machine::now().thread.x);
+    abort();
+}
+
 inline u8 *shared(u32 s_address, u32 size)
 {
     if (s_address >> rank_shift != machine::now().rank) {

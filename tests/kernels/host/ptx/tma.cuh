@@ -77,6 +77,7 @@ inline void cp_async_bulk_tensor_3d_shared_global_multicast(
     for (u32 rank = 0; rank < 16; rank++) {
         if ((mask >> rank & 1) == 0)
             continue;
+        host::expect_met(rank);
         machine::action arrive = [=] {
             host_tensor_load(rank, s_destination, t, c0, c1, c2, s_barrier);
         };
