@@ -13,6 +13,7 @@
 #include "epi/way_out.cuh"
 #include "load/tma.cuh"
 #include "pipe/slot_ahead.cuh"
+#include "ptx/elect.cuh"
 #include "ptx/griddepcontrol.cuh"
 #include "ptx/setmaxnreg.cuh"
 

@@ -20,6 +20,7 @@
 #include "load/realign.cuh"
 #include "load/tma.cuh"
 #include "pipe/slot_ahead.cuh"
+#include "ptx/elect.cuh"
 #include "ptx/griddepcontrol.cuh"
 #include "ptx/setmaxnreg.cuh"
 

@@ -83,8 +83,8 @@ struct group_tile {
      * of the group's rows in the tile. keeps: 0 when the accumulators hold nothing yet. beside():
      * what else there is to do, once the products of a slice have been issued; the others are
      * accepted as these end, so there is time. Without branches, or ptxas splits the products. No
-     * fence here: between products sums are nobody's, and for the
-     * compiler a fence is as much work as a product. */
+     * fence here: between products sums are nobody's, and for the compiler a fence is as much work
+     * as a product. */
     template <int COLS, typename BESIDE>
     DEVICE void accum_from_smem(u32 word, int first_block, u32 keeps, const BESIDE &beside)
     {

@@ -8,9 +8,9 @@
  * order in which fibers take turns, whether one CTA of a cluster, or one warp of a CTA, is far
  * ahead of the others (finds what ends or writes too early), and whether asynchronous copies and
  * products happen at once (finds slots overwritten too early) or as late as a wait allows (finds
- * missing waits). Copies that no thread can wait for by itself (tensor copies into shared memory)
- * are then late until everybody waits. When everybody waits and no copy is left, the kernel hangs,
- * and the run ends.
+ * missing waits). What no thread can wait for by itself (tensor copies into shared memory, arrivals
+ * at another CTA) is then late until everybody waits, and comes in no order. When everybody waits
+ * and nothing is left, the kernel hangs, and the run ends.
  */
 #pragma once
 
@@ -113,7 +113,7 @@ struct state {
     std::vector<warp> warps; /* of all CTAs */
     std::vector<cta> ctas;
     barrier cluster;
-    std::vector<action> late; /* copies that an mbarrier will tell of */
+    std::vector<action> late; /* what an mbarrier will tell of, or count */
     unsigned int threads;     /* of a CTA */
     uint64_t moved;           /* waits that ended and arrivals: stands still when all wait */
     uint64_t random;
@@ -265,11 +265,11 @@ inline void say_who_waits()
     }
 }
 
-/* Everybody waits: one of the copies arrives, none in particular. */
+/* Everybody waits: one of them arrives, none in particular. */
 inline void let_one_arrive()
 {
     if (self.late.empty()) {
-        fprintf(stderr, "all threads wait and no copy is on its way\n");
+        fprintf(stderr, "all threads wait and nothing is on its way\n");
         say_who_waits();
         abort();
     }
@@ -327,7 +327,7 @@ inline void run_cluster(unsigned int first_cta,
             let_one_arrive();
     }
     if (!self.late.empty()) {
-        fprintf(stderr, "the kernel ended before %zu copies into it\n", self.late.size());
+        fprintf(stderr, "the kernel ended before %zu copies and arrivals\n", self.late.size());
         abort();
     }
 }

@@ -69,15 +69,23 @@ inline void mbarrier_arrive(u32 s_barrier)
     host_mbarrier_arrive(machine::now().rank, s_barrier, 0);
 }
 
-inline void mbarrier_arrive_cluster(u32 s_barrier, u32 rank)
+inline void mbarrier_arrive_release_cluster(u32 s_barrier, u32 rank)
 {
     host::expect_met(rank);
     host_mbarrier_arrive(rank, s_barrier, 0);
 }
 
-inline void mbarrier_arrive_release_cluster(u32 s_barrier, u32 rank)
+/* Nothing orders what arrives at another CTA: neither by which barrier was first, nor that this
+ * thread has ended. */
+inline void mbarrier_arrive_cluster(u32 s_barrier, u32 rank)
 {
-    mbarrier_arrive_cluster(s_barrier, rank);
+    if (rank == machine::now().rank || !machine::self.copies_late) {
+        mbarrier_arrive_release_cluster(s_barrier, rank);
+        return;
+    }
+    host::expect_met(rank);
+    machine::self.moved++;
+    machine::self.late.push_back([=] { host_mbarrier_arrive(rank, s_barrier, 0); });
 }
 
 inline bool mbarrier_test_wait_parity_if(bool is_wanted, u32 s_barrier, u32 parity)
