@@ -233,16 +233,6 @@ static uint32_t exchange_bytes(const struct config *config, const struct config_
     return tile->warps_m * ((tile->cluster_k - 1) * share * 16 * 8 + pages * 16 * (16 + 4)) * 4;
 }
 
-/* Other elements of 16 bits are stored by threads, and C is read by them
- * (kernels_src/epi/way_out.cuh). */
-static bool stores_by_copies(const struct config *config, const struct config_tile *tile)
-{
-    uint32_t blocks = tile->m / (tile->warps_m / HOPPER_GROUP) / HOPPER_BUFFER;
-
-    return element_size(config->output) == 4 ||
-           (tile->schedule == CONFIG_SCHEDULE_COOP && tile->stages > 1 && blocks == 2);
-}
-
 /* The aligned chunks around a K tile of each input, as many tiles as are on their way or shifted
  * (kernels_src/tile/smem_hopper.cuh). */
 static uint32_t raw_bytes(const struct config *config, const struct config_tile *tile)
@@ -290,7 +280,9 @@ static void hopper_resources(const struct config *config,
         ret_resources->box[CONFIG_BOX_B] =
             input_box(tile->n, tile->k, config->trans_b, config->cluster_m);
     }
-    if (tile->copy == CONFIG_COPY_TMA && !is_split && stores_by_copies(config, tile))
+    /* Elements of 16 bits are stored by threads, and C is read by them
+     * (kernels_src/epi/way_out.cuh). */
+    if (tile->copy == CONFIG_COPY_TMA && !is_split && element_size(config->output) == 4)
         ret_resources->box[CONFIG_BOX_D] = out;
 }
 

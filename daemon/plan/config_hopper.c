@@ -32,7 +32,6 @@ struct split_row {
 /* What the plan chooses from. A cluster keeps the large tiles off the roof of the L2: its two CTAs
  * copy half each of what both need. */
 static const struct whole_row whole_rows[] = {
-    {256, 128, 4, 8, 1, 2, CONFIG_SCHEDULE_COOP, true, false, CONFIG_COPY_TMA},
     {128, 256, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, true, CONFIG_COPY_TMA},
     {128, 224, 4, 8, 1, 2, CONFIG_SCHEDULE_COOP, true, false, CONFIG_COPY_TMA},
     {128, 192, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, false, false, CONFIG_COPY_TMA},

@@ -134,8 +134,6 @@ static double loop_efficiency(const struct config *config, double rounds)
  * product costs besides the tensor cores is least in the largest tiles. */
 static double power_share(const struct config *config)
 {
-    if (config->tile_m == 256) /* its groups read B twice: a fifth more of shared memory */
-        return 0.655;
     if (config->tile_m * config->tile_n >= 128 * 256)
         return config->copy == CONFIG_COPY_TMA ? 0.67 : 0.63;
     if (config->tile_m == 64)
@@ -289,16 +287,13 @@ static double ctas_of(const struct config *config)
 }
 
 /* Of a CTA's ways out, each `way_out` clocks after `loop` of products: what no products hide. Of
- * two ping-pong groups one stores while the other multiplies, which hides as much as that takes; of
- * a group with two blocks of 64 rows one does. 128x256 leaves late, too, but is rounded first,
- * which between two tiles takes half a microsecond, and is counted as its store
- * (kernels_src/epi/way_out.cuh). */
+ * two ping-pong groups one stores while the other multiplies, which hides as much as that takes.
+ * 128x256 leaves late, too, but is rounded first, which between two tiles takes half a microsecond,
+ * and is counted as its store (kernels_src/epi/way_out.cuh). */
 static double shown_clocks(const struct config *config, double rounds, double loop, double way_out)
 {
     if (config->schedule == CONFIG_SCHEDULE_PINGPONG)
         return way_out + fmax(rounds - 1, 0) * fmax((way_out - loop) / 2, 0);
-    if (config->copy == CONFIG_COPY_TMA && config->tile_m == 256)
-        return fmin(rounds, 1) * way_out;
     return rounds * way_out;
 }
 

@@ -192,127 +192,23 @@ struct multiplier {
                 (int)unit.item};
     }
 
-    static constexpr int last_block = group_tile::blocks - 1;
-
-    template <int BLOCK> DEVICE void block_from_smem(group_tile &tile, u32 word, u32 keeps)
-    {
-        tile.block_from_smem<BLOCK>(word, group * group_tile::blocks, keeps);
-    }
-
-    /* Of K tiles that follow a unit's first one, which is under way by blocks: all products, those
-     * of the last one by blocks again. Of that the slot is still to be released. */
-    DEVICE void accum_from_rest(group_tile &tile, int k_tiles, slot_ahead &next)
-    {
-#pragma unroll 1
-        for (int i = 1; i < k_tiles - 1; i++) {
-            ring_position here = pass(next);
-
-            tile.accum_from_smem<cfg::tile_n>(next.word, group * group_tile::blocks, 1,
-                                              beside(here, next));
-            stamp.products_issued();
-            wgmma_wait_group<1>();
-            stamp.wait_ended();
-            release(here.before());
-        }
-        if (k_tiles == 1)
-            return;
-        ring_position here = pass(next);
-        block_from_smem<0>(tile, next.word, 1);
-        stamp.products_begin(in.s_base, here);
-        block_from_smem<last_block>(tile, next.word, 1);
-        stamp.products_issued();
-        wgmma_wait_group<2>();
-        stamp.wait_ended();
-        release(here.before());
-    }
-
     /* A unit of which something is in registers, for which nothing else is kept. */
     struct unit_here {
-        bool is_here; /* else there is none, or it has left at once, as what has no K tiles */
+        bool is_here; /* else there is none */
         u32 job;
         int row, col, item;
     };
 
-    DEVICE unit_here unit_of(const job_feed &work, bool is_here) const
+    DEVICE unit_here unit_of(const job_feed &work) const
     {
         out_place to = place_of(work, work.place());
 
-        return {is_here, work.index, to.row, to.col, to.item};
+        return {true, work.index, to.row, to.col, to.item};
     }
 
     DEVICE out_place place_of(const unit_here &unit) const
     {
         return {in.feed.jobs[unit.job], in.maps.of[unit.job], unit.row, unit.col, unit.item};
-    }
-
-    template <int BLOCK> DEVICE void gmem_from_block(const group_tile &tile, const unit_here &unit)
-    {
-        out_place to = place_of(unit);
-        tile_writer writer = {in.s_base, group, warp, lane};
-
-        writer.gmem_from_block<BLOCK>(tile, to, epilogue(to.job, to.item), unit.is_here);
-    }
-
-    /*
-     * A group stores the first block of its tile while the last K tile of the second one is
-     * multiplied, the second one while the first K tile of the next unit's first block is: so the
-     * tensor cores have work of a group that stores. Some of the waits are for what has long ended:
-     * the compiler lets nobody touch sums, with other products on their way, before it has seen a
-     * wait on every path there.
-     */
-    DEVICE void run_by_blocks()
-    {
-        job_feed work(in.feed, in.place.walker, in.place.walkers);
-        way_out way = {in.s_base, group, warp, lane};
-        group_tile tile;
-        unit_here unit = {false, 0, 0, 0, 0};
-
-        if (!are_settled(in.feed.jobs[0]))
-            griddepcontrol_wait();
-        for (;;) {
-            bool has_unit = work.take();
-            int k_tiles = has_unit ? k_tiles_of(work.job()) : 0;
-
-            stamp.tile_begins();
-            if (k_tiles > 0) {
-                slot_ahead next(in.s_base, at);
-                ring_position here = pass(next);
-                u32 word = next.word;
-
-                block_from_smem<0>(tile, word, 0);
-                stamp.products_begin(in.s_base, here);
-                wgmma_wait_group<1>();
-                accumulators_fence(tile.accum[last_block]);
-                gmem_from_block<last_block>(tile, unit);
-                wgmma_wait_group<0>();
-                accumulators_fence(tile.accum[0]);
-                next.look(in.s_base, at);
-                block_from_smem<last_block>(tile, word, 0);
-                stamp.products_issued();
-                accum_from_rest(tile, k_tiles, next);
-                unit = unit_of(work, true);
-                griddepcontrol_wait(); /* as in run() */
-                wgmma_wait_group<1>();
-                accumulators_fence(tile.accum[0]);
-                gmem_from_block<0>(tile, unit);
-                wgmma_wait_group<0>();
-                stamp.products_done();
-                accumulators_fence(tile.accum[last_block]);
-                release(at.before());
-            } else {
-                gmem_from_block<last_block>(tile, unit);
-                if (!has_unit)
-                    break;
-                unit = unit_of(work, false);
-                griddepcontrol_wait();
-                tile.clear();
-                out_place to = place_of(unit);
-                way.gmem_from_accum(tile, to, epilogue(to.job, to.item));
-            }
-            stamp.epilogue_ends();
-        }
-        way.drain();
-        stamp.close();
     }
 
     /* A step of the last tile's way out, to be done beside the products of a K tile. */
@@ -401,11 +297,11 @@ struct multiplier {
             stamp.tile_begins();
             if (k_tiles > 0) {
                 accum_late(tile, k_tiles, writer, late, unit);
-                unit = unit_of(work, true); /* while the last products run */
+                unit = unit_of(work); /* while the last products run */
                 finish(tile, k_tiles, at.before());
             } else {
                 leave(writer, late, unit, 0);
-                unit = unit_of(work, true);
+                unit = unit_of(work);
                 tile.clear();
             }
             writer.take(late, tile, epilogue(work.job(), unit.item));
@@ -473,9 +369,7 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
         if (cfg::moves_registers)
             setmaxnreg_inc<224>();
         cluster_meet();
-        if constexpr (way_out::is_by_blocks)
-            multiplier(in, group, warp % 4, lane).run_by_blocks();
-        else if constexpr (way_out::is_late)
+        if constexpr (way_out::is_late)
             multiplier(in, group, warp % 4, lane).run_late();
         else
             multiplier(in, group, warp % 4, lane).run();

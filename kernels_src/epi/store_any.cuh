@@ -13,6 +13,7 @@
 
 #include "epi/element.cuh"
 #include "epi/store_tma.cuh"
+#include "ptx/stmatrix.cuh"
 #include "tile/chunk.cuh"
 
 /* What of a warp's tile is in shared memory at once: eight rows (one half of the fragments), and as

@@ -15,6 +15,7 @@
 #pragma once
 
 #include "epi/store_tma.cuh"
+#include "ptx/stmatrix.cuh"
 
 /* The second half of a tile that has not left yet. */
 struct late_tile {

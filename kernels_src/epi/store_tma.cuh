@@ -1,7 +1,7 @@
 /*
- * The way out of plain products in 32 bits and of the largest tiles: accumulators through two buffers
- * of 64 rows x 128 bytes, of each group of warps, to D by tensor copies. The warps go on when the
- * last buffers are full; the copies end by themselves.
+ * The way out of plain products in 32 bits: accumulators through two buffers of 64 rows x 128 bytes,
+ * of each group of warps, to D by tensor copies. The warps go on when the last buffers are full; the
+ * copies end by themselves.
  *
  * Tensor copies cut at D's edges, but in whole 16 bytes: rows that end within such a chunk go by
  * threads (epi/store_any.cuh), as does whatever reads C.
@@ -18,7 +18,6 @@
 #include "ptx/global.cuh"
 #include "ptx/proxy.cuh"
 #include "ptx/shared.cuh"
-#include "ptx/stmatrix.cuh"
 #include "ptx/sync.cuh"
 #include "ptx/tma.cuh"
 
@@ -67,24 +66,7 @@ struct tile_writer {
         meet();
     }
 
-    /* 16 rows x 16 columns of 16 bits a time: two 8-column pieces of the accumulators. */
-    DEVICE void smem_from_accum_16(u32 s_buffer, const float *r_accum, const epilogue &op) const
-    {
-        u32 row = warp * 16 + (lane & 15);
-
-#pragma unroll
-        for (int piece = 0; piece < buffer_cols / 8; piece += 2) {
-            const float *r = r_accum + piece * 4;
-            u32 r_d[4];
-
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                r_d[i] = pack_pair(op.plain(r[i * 2]), op.plain(r[i * 2 + 1]));
-            stmatrix_x4(s_buffer + swizzled_offset(row, piece + (lane >> 4)), r_d);
-        }
-    }
-
-    DEVICE void smem_from_accum_32(u32 s_buffer, const float *r_accum, const epilogue &op) const
+    DEVICE void smem_from_accum(u32 s_buffer, const float *r_accum, const epilogue &op) const
     {
 #pragma unroll
         for (int i = 0; i < buffer_accums / 2; i++) {
@@ -93,14 +75,6 @@ struct tile_writer {
             st_shared_v2_f32(s_buffer + swizzled_offset(row, chunk) + lane % 2 * 8,
                              op.plain(r_accum[i * 2]), op.plain(r_accum[i * 2 + 1]));
         }
-    }
-
-    DEVICE void smem_from_accum(u32 s_buffer, const float *r_accum, const epilogue &op) const
-    {
-        if constexpr (cfg::output_size == 2)
-            smem_from_accum_16(s_buffer, r_accum, op);
-        else
-            smem_from_accum_32(s_buffer, r_accum, op);
     }
 
     /* Leader: whatever of it lies in D. */
@@ -112,15 +86,13 @@ struct tile_writer {
                                                   s_buffer(number), createpolicy_evict_first());
     }
 
-    /* COLS columns of a block, as many at a time as the buffers hold. Unless is_there they go no
-     * further than the buffers. */
+    /* COLS columns of a block, as many at a time as the buffers hold. */
     template <int COLS>
     DEVICE void gmem_from_columns(const float *r_accum,
                                   const out_place &to,
                                   const epilogue &op,
                                   int block,
-                                  int col,
-                                  bool is_there) const
+                                  int col) const
     {
         constexpr int buffers = min_of(COLS / buffer_cols, 2);
 
@@ -130,7 +102,7 @@ struct tile_writer {
             smem_from_accum(s_buffer(i), r_accum + i * buffer_accums, op);
         fence_proxy_async_shared_cta();
         meet();
-        if (is_leader() && is_there) {
+        if (is_leader()) {
 #pragma unroll
             for (int i = 0; i < buffers; i++)
                 gmem_from_smem(to, i, block, col + i * buffer_cols);
@@ -138,16 +110,7 @@ struct tile_writer {
         }
         if constexpr (COLS > buffers * buffer_cols)
             gmem_from_columns<COLS - buffers * buffer_cols>(r_accum + buffers * buffer_accums, to,
-                                                            op, block, col + buffers * buffer_cols, is_there);
-    }
-
-    template <int BLOCK>
-    DEVICE void gmem_from_block(const group_tile &tile,
-                                const out_place &to,
-                                const epilogue &op,
-                                bool is_there) const
-    {
-        gmem_from_columns<cfg::tile_n>(tile.accum[BLOCK], to, op, BLOCK, 0, is_there);
+                                                            op, block, col + buffers * buffer_cols);
     }
 
     /* By recursion, since the indices of accumulators must be constants and no loop of this size is
@@ -155,7 +118,7 @@ struct tile_writer {
     template <int BLOCK = 0>
     DEVICE void gmem_from_accum(const group_tile &tile, const out_place &to, const epilogue &op) const
     {
-        gmem_from_block<BLOCK>(tile, to, op, true);
+        gmem_from_columns<cfg::tile_n>(tile.accum[BLOCK], to, op, BLOCK, 0);
         if constexpr (BLOCK + 1 < group_tile::blocks)
             gmem_from_accum<BLOCK + 1>(tile, to, op);
     }

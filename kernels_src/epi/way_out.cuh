@@ -1,10 +1,10 @@
 /*
  * Which way a group's tile leaves by. Every kernel has one, compiled for its speed: from registers, by
- * tensor copies where elements have 32 bits or a group has two blocks, or beside the next tile's
- * products where groups that share a tile have the most sums. All are for plain products
- * in whole chunks of 16 bytes; all else is for kernels whose threads store anything anywhere (the plan
- * sees to it, plan_hopper_finishes): beside each other in one kernel, what few products need took a
- * quarter of its compile time and half of its code.
+ * tensor copies where elements have 32 bits, or beside the next tile's products where groups that
+ * share a tile have the most sums. All are for plain products in whole chunks of 16 bytes; all else is
+ * for kernels whose threads store anything anywhere (the plan sees to it, plan_hopper_finishes): beside
+ * each other in one kernel, what few products need took a quarter of its compile time and half of its
+ * code.
  */
 #pragma once
 
@@ -18,16 +18,12 @@ struct way_out {
     int group;
     u32 warp, lane; /* in the group */
 
-    /* Groups that have two blocks each of a shared tile store the one while they multiply the other,
-     * so a block has to leave without much of their time (multiplier::run_by_blocks). */
-    static constexpr bool is_by_blocks = cfg::schedule == cfg::schedule_coop && cfg::stages > 1 &&
-                                         group_tile::blocks == 2 && !cfg::stores_anywhere;
-    /* Others that share a tile end at the same time, and the largest have buffers for half of it
+    /* Groups that share a tile end at the same time, and the largest have buffers for half of it
      * (multiplier::run_late). */
     static constexpr bool is_late = cfg::schedule == cfg::schedule_coop && cfg::stages > 1 &&
                                     cfg::tile_m == 128 && cfg::tile_n == 256 &&
                                     !cfg::stores_anywhere && cfg::output_size == 2;
-    static constexpr bool is_bulk = is_by_blocks || !cfg::stores_anywhere && cfg::output_size == 4;
+    static constexpr bool is_bulk = !cfg::stores_anywhere && cfg::output_size == 4;
 
     DEVICE tile_writer writer() const
     {

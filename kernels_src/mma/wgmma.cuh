@@ -63,22 +63,6 @@ struct group_tile {
             wgmma_m64k16_f32_f16<operand_a::tnsp, operand_b::tnsp>(d, desc_a, desc_b, scale_d);
     }
 
-    /* Products of one K tile for one block, as a group of wgmma. */
-    template <int BLOCK> DEVICE void block_from_smem(u32 word, int first_block, u32 keeps)
-    {
-        u32 low_a = word + (first_block + BLOCK) * operand_a::step_block;
-        u32 low_b = word + b_behind;
-
-        accumulators_fence(accum[BLOCK]);
-        wgmma_fence();
-#pragma unroll
-        for (int slice = 0; slice < slices; slice++)
-            multiply(accum[BLOCK], operand_a::desc(low_a + operand_a::step_k(slice)),
-                     operand_b::desc(low_b + operand_b::step_k(slice)), slice == 0 ? keeps : 1);
-        wgmma_commit_group();
-        accumulators_fence(accum[BLOCK]);
-    }
-
     /* Products of one K tile, as one group of wgmma, of the tile's first COLS columns. first_block:
      * of the group's rows in the tile. keeps: 0 when the accumulators hold nothing yet. beside():
      * what else there is to do, once the products of a slice have been issued; the others are

@@ -193,10 +193,6 @@ struct stamps {
     {
     }
 
-    DEVICE void products_begin(u32, const ring_position &)
-    {
-    }
-
     DEVICE static nothing_beside beside(u32, const ring_position &)
     {
         return {};

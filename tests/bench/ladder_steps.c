@@ -6,18 +6,16 @@ struct wanted {
     const char *name;
     enum config_schedule schedule;
     uint32_t cluster;
-    uint32_t rows; /* of the tile for a group of warps */
 };
 
 static const struct wanted wanted[LADDER_STEPS] = {
-    {"tiled", CONFIG_SCHEDULE_TILED, 1, 64},
-    {"tma", CONFIG_SCHEDULE_TMA, 1, 64},
-    {"pipelined", CONFIG_SCHEDULE_PIPELINED, 1, 64},
-    {"persistent", CONFIG_SCHEDULE_PERSISTENT, 1, 64},
-    {"specialized, coop", CONFIG_SCHEDULE_COOP, 1, 64},
-    {"specialized, ping-pong", CONFIG_SCHEDULE_PINGPONG, 2, 128}, /* only with a cluster */
-    {"clustered", CONFIG_SCHEDULE_COOP, 2, 64},
-    {"clustered, by blocks", CONFIG_SCHEDULE_COOP, 2, 128},
+    {"tiled", CONFIG_SCHEDULE_TILED, 1},
+    {"tma", CONFIG_SCHEDULE_TMA, 1},
+    {"pipelined", CONFIG_SCHEDULE_PIPELINED, 1},
+    {"persistent", CONFIG_SCHEDULE_PERSISTENT, 1},
+    {"specialized, coop", CONFIG_SCHEDULE_COOP, 1},
+    {"specialized, ping-pong", CONFIG_SCHEDULE_PINGPONG, 2}, /* only with a cluster */
+    {"clustered", CONFIG_SCHEDULE_COOP, 2},
 };
 
 static bool is_step(const struct wanted *step, const struct config *config)
@@ -25,8 +23,7 @@ static bool is_step(const struct wanted *step, const struct config *config)
     return config->family == CONFIG_HOPPER && config->input == DTYPE_BF16 &&
            config->output == DTYPE_BF16 && !config->trans_a && config->trans_b &&
            config->copy == CONFIG_COPY_TMA && config->schedule == step->schedule &&
-           config_cluster(config) == step->cluster && !config_is_split(config) &&
-           config->tile_m / (config->schedule == CONFIG_SCHEDULE_PINGPONG ? 1 : 2) == step->rows;
+           config_cluster(config) == step->cluster && !config_is_split(config);
 }
 
 /* The largest tile; of equal ones the first, which the list has for most products. */

@@ -12,7 +12,7 @@ struct ladder_step {
     struct config config;
 };
 
-#define LADDER_STEPS 8
+#define LADDER_STEPS 7
 
 /* From the lowest on. False when the list lacks one. */
 bool ladder_steps(struct ladder_step ret_steps[LADDER_STEPS]);

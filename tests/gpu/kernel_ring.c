@@ -29,7 +29,6 @@ const struct kernel_ring_reader kernel_ring_readers[KERNEL_RING_READERS] = {
     {"sm90a.bf16.bf16.nt.64x248x8.s1.c1x1.outer.element", 1},
     {"sm90a.bf16.bf16.nt.64x64x64.s5.c1x1.coop.tma", 1},
     {"sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma", 1},
-    {"sm90a.bf16.bf16.nt.256x128x64.s4.c1x2.coop.tma", 1},
     {"sm90a.bf16.bf16.nt.128x128x64.s6.c2x1.pingpong.tma", 1},
     {"sm90a.bf16.bf16.nt.16x64x128.s10.c1x1.split.tma.swapped", 1},
     {"sm90a.bf16.bf16.nt.64x64x128.s6.c1x1.split.tma.swapped", 2},

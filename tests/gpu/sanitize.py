@@ -38,8 +38,6 @@ CLASSES = [
     ("clustered", "sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma", "200x512x576",
      ["--ctas", "2"]),
     ("late", "sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma", "500x512x1088", ["--ctas", "2"]),
-    ("by blocks", "sm90a.bf16.bf16.nt.256x128x64.s4.c1x2.coop.tma", "500x512x576",
-     ["--ctas", "2"]),
     ("swapped", "sm90a.bf16.bf16.nt.64x64x128.s6.c1x1.split.tma.swapped", "24x128x1664", []),
     ("K in the cluster", "sm90a.bf16.bf16.nt.128x64x128.s4.c1x1x2.split.tma.swapped", "100x128x2304",
      ["--ctas", "2"]),

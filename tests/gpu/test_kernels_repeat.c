@@ -28,11 +28,6 @@ Test(kernels_repeat, of_operands_copied_for_each_other, .timeout = 300)
     kernel_cases_repeat("sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma", 1, TIMES);
 }
 
-Test(kernels_repeat, of_blocks_stored_between_products, .timeout = 300)
-{
-    kernel_cases_repeat("sm90a.bf16.bf16.nt.256x128x64.s4.c1x2.coop.tma", 1, TIMES);
-}
-
 Test(kernels_repeat, of_groups_that_take_turns, .timeout = 300)
 {
     kernel_cases_repeat("sm90a.bf16.bf16.nt.128x176x64.s5.c2x1.pingpong.tma", 1, TIMES);

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 
-STEPS = 8
+STEPS = 7
 
 
 def main():

@@ -115,7 +115,7 @@ Test(config, boxes_are_rows_of_the_swizzle_and_cover_the_tile)
         }
         cr_expect_eq(box[CONFIG_BOX_A].columns * 2, 128);
         bool is_whole = !resources.repacks && !config_is_split(config);
-        bool has_out = config->output == DTYPE_FP32 || config->tile_m == 256;
+        bool has_out = config->output == DTYPE_FP32;
 
         cr_expect_eq(box[CONFIG_BOX_C].columns, 0);
         cr_expect_eq(box[CONFIG_BOX_D].columns * (config->output == DTYPE_FP32 ? 4 : 2),
