@@ -11,37 +11,12 @@
  */
 #include "abi/job.h"
 #include "epi/way_out.cuh"
-#include "load/tma.cuh"
+#include "load/loading_warps.cuh"
 #include "pipe/slot_ahead.cuh"
-#include "ptx/elect.cuh"
 #include "ptx/griddepcontrol.cuh"
 #include "ptx/setmaxnreg.cuh"
 
 extern __shared__ __align__(1024) u8 dynamic_shared[];
-
-struct launch {
-    const gemmd_tensor_feed &feed;
-    const gemmd_tensor_maps &maps;
-    u32 s_base;
-    cta_place place;
-};
-
-/* By the loading group, that meets the others first. */
-DEVICE void load(const launch &in, u32 warp, u32 lane)
-{
-    if (warp == 0) {
-        loader loads(in.feed, in.maps, in.place, in.s_base, elect_sync());
-
-        loads.stamp.open(GEMMD_STAMP_LOADER, lane == 0);
-        loads.meet_and_run();
-        return;
-    }
-    if (warp == 1 && lane == 0)
-        lead_on(in.feed.jobs[0]);
-    cluster_meet();
-    if (warp == 1 && lane == 0)
-        take_turn();
-}
 
 /* Loading in passing: nothing to do where others load, or for all threads but one. */
 template <bool IS_SPECIALIZED> struct side_loader {

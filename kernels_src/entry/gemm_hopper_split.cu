@@ -17,21 +17,13 @@
 #include "abi/job.h"
 #include "epi/part_writer.cuh"
 #include "epi/store_fragments.cuh"
+#include "load/loading_warps.cuh"
 #include "load/realign.cuh"
-#include "load/tma.cuh"
 #include "pipe/slot_ahead.cuh"
-#include "ptx/elect.cuh"
 #include "ptx/griddepcontrol.cuh"
 #include "ptx/setmaxnreg.cuh"
 
 extern __shared__ __align__(1024) u8 dynamic_shared[];
-
-struct launch {
-    const gemmd_tensor_feed &feed;
-    const gemmd_tensor_maps &maps;
-    u32 s_base;
-    cta_place place;
-};
 
 /* Products of a K tile run on while those of the next are issued; not where a slot takes longer to
  * fill than its products, and is given back sooner for it. */
@@ -126,22 +118,6 @@ struct multiplier {
         }
     }
 };
-
-/* By the warps behind those that multiply, that meet the others first. */
-DEVICE void load(const launch &in, u32 warp, u32 lane)
-{
-    if (warp == 0) {
-        loader loads(in.feed, in.maps, in.place, in.s_base, elect_sync());
-
-        loads.meet_and_run();
-        return;
-    }
-    if (warp == 1 && lane == 0)
-        lead_on(in.feed.jobs[0]);
-    cluster_meet();
-    if (warp == 1 && lane == 0)
-        take_turn();
-}
 
 extern "C" __global__ void __launch_bounds__(cfg::threads_held, cfg::ctas_per_multiprocessor)
     gemm(const __grid_constant__ gemmd_tensor_feed feed,

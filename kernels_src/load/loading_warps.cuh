@@ -1,0 +1,32 @@
+/*
+ * The warps that load where others multiply, and what all of them know of the launch. The first one
+ * copies; a thread of the next one lets the next grid begin.
+ */
+#pragma once
+
+#include "load/tma.cuh"
+#include "ptx/elect.cuh"
+
+struct launch {
+    const gemmd_tensor_feed &feed;
+    const gemmd_tensor_maps &maps;
+    u32 s_base;
+    cta_place place;
+};
+
+/* By all of them, which meet the others first. `warp`: of theirs. */
+DEVICE void load(const launch &in, u32 warp, u32 lane)
+{
+    if (warp == 0) {
+        loader loads(in.feed, in.maps, in.place, in.s_base, elect_sync());
+
+        loads.stamp.open(GEMMD_STAMP_LOADER, lane == 0);
+        loads.meet_and_run();
+        return;
+    }
+    if (warp == 1 && lane == 0)
+        lead_on(in.feed.jobs[0]);
+    cluster_meet();
+    if (warp == 1 && lane == 0)
+        take_turn();
+}
