@@ -104,9 +104,9 @@ struct multiplier {
         return both_beside(stamp.beside(in.s_base, here), look_ahead{next, in.s_base, at});
     }
 
-    /* All products of a unit, of the tile's first COLS columns; those of the last K tile may run on,
-     * from the slot that is returned. */
-    template <int COLS> DEVICE int accum_from_ring(group_tile &tile, int k_tiles)
+    /* All products of a unit, of the tile's first COLS columns; those of the last K tile may run on
+     * until finish(). */
+    template <int COLS> DEVICE void accum_from_ring(group_tile &tile, int k_tiles)
     {
         int first_block = cfg::is_pingpong ? 0 : group * group_tile::blocks;
 
@@ -131,26 +131,26 @@ struct multiplier {
         }
         if (cfg::is_pingpong)
             turn.pass_on(lane);
-        return at.before();
     }
 
     /* Of a tile that D ends in, no more products than it needs. */
-    DEVICE int accum_from_ring_at(const out_place &to, group_tile &tile, int k_tiles)
+    DEVICE void accum_from_ring_at(const out_place &to, group_tile &tile, int k_tiles)
     {
         if (to.row >= to.job.m)
-            return accum_from_ring<0>(tile, k_tiles);
-        if (to.cols_left(0) <= edge_cols)
-            return accum_from_ring<edge_cols>(tile, k_tiles);
-        return accum_from_ring<cfg::tile_n>(tile, k_tiles);
+            accum_from_ring<0>(tile, k_tiles);
+        else if (to.cols_left(0) <= edge_cols)
+            accum_from_ring<edge_cols>(tile, k_tiles);
+        else
+            accum_from_ring<cfg::tile_n>(tile, k_tiles);
     }
 
-    DEVICE void finish(group_tile &tile, int k_tiles, int slot)
+    DEVICE void finish(group_tile &tile, int k_tiles)
     {
         wgmma_wait_group<0>();
         stamp.products_done();
         tile.fence();
         if (products_behind > 0 && k_tiles > 0)
-            release(slot);
+            release(at.before());
     }
 
     /* The exchange leaves the numbers what they are, the same in all lanes; but the compiler would
@@ -273,7 +273,7 @@ struct multiplier {
             if (k_tiles > 0) {
                 accum_late(tile, k_tiles, writer, late, unit);
                 unit = unit_of(work); /* while the last products run */
-                finish(tile, k_tiles, at.before());
+                finish(tile, k_tiles);
             } else {
                 leave(writer, late, unit, 0);
                 unit = unit_of(work);
@@ -308,14 +308,13 @@ struct multiplier {
             stamp.tile_begins();
             if (k_tiles == 0)
                 tile.clear();
-            int slot;
             if constexpr (cfg::trims_edges)
-                slot = accum_from_ring_at(place_of(work, work.place()), tile, k_tiles);
+                accum_from_ring_at(place_of(work, work.place()), tile, k_tiles);
             else
-                slot = accum_from_ring<cfg::tile_n>(tile, k_tiles);
+                accum_from_ring<cfg::tile_n>(tile, k_tiles);
             out_place to = place_of(work, work.place()); /* while the last products run */
             epilogue op(work.job(), to.item);
-            finish(tile, k_tiles, slot);
+            finish(tile, k_tiles);
             griddepcontrol_wait(); /* the grid before may read D, or write C */
             way.gmem_from_accum(tile, to, op);
             stamp.epilogue_ends();

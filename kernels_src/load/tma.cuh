@@ -261,7 +261,8 @@ struct loader {
     }
 
     /* All of the walk, by a warp. It finds its first unit before it meets the others: parameters and
-     * divisions take as long as these do to come. */
+     * divisions take as long as these do to come. One call of next_unit() serves the first unit and
+     * the others: all that is behind it is inlined, a second time for a second call. */
     DEVICE void meet_and_run()
     {
         bool is_settled = are_settled(work.jobs[0]);

@@ -14,9 +14,9 @@ struct slot_ahead {
     u32 word;     /* of the slot, for group_tile */
     bool is_full; /* else nobody has looked, or it was not then */
 
-    DEVICE slot_ahead(u32 s_base, const ring_position &at) : is_full(false)
+    DEVICE slot_ahead(u32 s_base, const ring_position &at)
+        : word(word_at(s_base, at)), is_full(false)
     {
-        word = word_at(s_base, at);
     }
 
     /* The same number, but the compiler sees that it is the warp's: descriptors are then made in
