@@ -1,5 +1,5 @@
 #include "cuda_launch.h"
-#include "repack.h"
+#include "cuda_copies.h"
 #include "tensor_shape.h"
 
 _Static_assert(sizeof(struct gemmd_tensor_map) == sizeof(CUtensorMap), "passed as it is");
@@ -53,12 +53,15 @@ static uint64_t ctas_at_once(const struct cuda_kernel *kernel, uint32_t multipro
     return (uint64_t)multiprocessors * kernel->ctas_per_multiprocessor;
 }
 
-/* Another grid of its size fits beside it: what that one waits for is its launch, not a place. */
+/* What the next grid waits for is its launch, not a place. All CTAs of this one have begun by then;
+ * those of the next have places beside them, or take what falls free, one by one. Clusters do not:
+ * of places that fall free two seldom lie beside each other. */
 static bool
 leaves_room(const struct cuda_kernel *kernel, const struct gemmd_job *job, uint32_t multiprocessors)
 {
-    return 2 * walkers_for(kernel, job) * cluster_of(kernel) <=
-           ctas_at_once(kernel, multiprocessors);
+    uint64_t cluster = cluster_of(kernel), ctas = walkers_for(kernel, job) * cluster;
+
+    return (cluster > 1 ? 2 * ctas : ctas) <= ctas_at_once(kernel, multiprocessors);
 }
 
 /*
@@ -135,88 +138,20 @@ static int encode_all(const struct driver *driver,
     return r;
 }
 
-/* --- inputs that must be copied first -------------------------------------------------------- */
+/* --- the launch ------------------------------------------------------------------------------ */
 
-static const CUlaunchAttribute beside_the_end_of_the_last = {
+#define EARLY_FLOP_MAX 6e10 /* of a launch that begins beside the end of the one before; 90 us */
+
+const CUlaunchAttribute cuda_launch_early = {
     .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
     .value.programmaticStreamSerializationAllowed = 1,
 };
 
-#define EARLY_FLOP_MAX 6e10 /* of a launch that begins beside the end of the one before; 90 us */
-
-#define REPACK_CTAS 4 /* of a multiprocessor: kernels_src/load/repack.cuh */
-
-/* A launch that lets the next one begin at once is one more of those that may run beside that; any
- * other is the only one. */
-static void running_add(struct cuda_running *running, uint32_t flags, struct access written)
+bool cuda_launch_is_short(const struct gemmd_job *job)
 {
-    if (!(flags & GEMMD_JOB_NEXT_AT_ONCE))
-        running->count = 0;
-    running->written[running->count++] = written;
+    return 2 * (double)job->m * (double)job->n * (double)job->k * (double)job->batch <
+           EARLY_FLOP_MAX;
 }
-
-static bool running_touches(const struct cuda_running *running, const struct gemmd_job *job)
-{
-    for (size_t i = 0; i < running->count; i++)
-        if (access_touches_inputs(&running->written[i], job))
-            return true;
-    return false;
-}
-
-static int launch_repack(const struct cuda_launch_target *target,
-                         const struct cuda_kernel *kernel,
-                         struct gemmd_repack *repack,
-                         struct fault *ret_fault)
-{
-    void *parameters[] = {repack};
-    CUlaunchAttribute attribute = beside_the_end_of_the_last;
-    uint64_t turns = repack_turns(repack);
-    CUlaunchConfig launch = {
-        .gridDimX = (unsigned)MIN(turns, (uint64_t)target->multiprocessors * REPACK_CTAS),
-        .gridDimY = 1,
-        .gridDimZ = 1,
-        .blockDimX = GEMMD_REPACK_THREADS,
-        .blockDimY = 1,
-        .blockDimZ = 1,
-        .hStream = target->stream,
-        .attrs = &attribute,
-        .numAttrs = 1,
-    };
-    return cu_parked_try(target->driver, ret_fault, LaunchKernelEx, &launch, kernel->repack,
-                         parameters, /* extra= */ NULL);
-}
-
-/* Leaves the job reading what the kernel can read. A later slice of a job reads the copies that the
- * first one made: nothing writes to the inputs of a job that is under way. */
-static int repack_inputs(const struct cuda_launch_target *target,
-                         const struct cuda_kernel *kernel,
-                         struct gemmd_job *job,
-                         struct fault *ret_fault)
-{
-    struct cuda_scratch *scratch = target->scratch;
-    struct gemmd_repack repack;
-    uint64_t size = repack_plan(job, &repack);
-    if (size == 0)
-        return 0;
-
-    int r = cuda_scratch_reserve(scratch, size, ret_fault);
-    if (r)
-        return r;
-    bool is_there = target->holder != 0 && scratch->holder == target->holder && job->first_tile > 0;
-    repack_place(&repack, scratch->address, job);
-    if (is_there)
-        return 0;
-    scratch->holder = 0;
-    r = launch_repack(target, kernel, &repack, ret_fault);
-    if (!r) {
-        scratch->holder = target->holder;
-        running_add(target->running, /* flags= */ 0,
-                    (struct access){scratch->address, scratch->address + size, true});
-    }
-    return r;
-}
-
-/* --- the launch ------------------------------------------------------------------------------ */
 
 /*
  * A grid that begins beside the end of the one before takes places as they fall free, and two CTAs
@@ -253,7 +188,7 @@ static int launch_feed(const struct cuda_launch_target *target,
             .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
             .value.clusterDim = {cluster_of(kernel), 1, 1},
         },
-        beside_the_end_of_the_last,
+        cuda_launch_early,
     };
     CUlaunchConfig launch = {
         .gridDimX = grid_size(kernel, feed, target->multiprocessors),
@@ -291,7 +226,7 @@ static int launch_sum(const struct cuda_launch_target *target,
                       struct fault *ret_fault)
 {
     void *parameters[] = {(void *)(uintptr_t)feed};
-    CUlaunchAttribute attribute = beside_the_end_of_the_last;
+    CUlaunchAttribute attribute = cuda_launch_early;
     CUlaunchConfig launch = {
         .gridDimX = target->multiprocessors,
         .gridDimY = 1,
@@ -316,13 +251,13 @@ static int prepare(const struct cuda_launch_target *target,
     int r = 0;
 
     if (kernel->repack)
-        r = repack_inputs(target, kernel, job, ret_fault);
+        r = cuda_copies_make(target, kernel, job, ret_fault);
     if (!r && (job->splits > 1 || kernel->sum))
         r = cuda_workspace_give(target->workspace, target->driver, target->stream, kernel, job,
                                 ret_fault);
-    if (kernel->begins_early && !running_touches(target->running, job))
+    if (kernel->begins_early && !cuda_running_touches(target->running, job))
         job->flags |= GEMMD_JOB_INPUTS_SETTLED;
-    if (kernel->begins_early && target->running->count < CUDA_RUNNING_MAX &&
+    if (kernel->begins_early && cuda_running_has_room(target->running) &&
         leaves_room(kernel, job, target->multiprocessors))
         job->flags |= GEMMD_JOB_NEXT_AT_ONCE;
     return r;
@@ -335,13 +270,14 @@ static int launch_whole(const struct cuda_launch_target *target,
                         const struct gemmd_feed *feed,
                         struct fault *ret_fault)
 {
+    struct access written[GEMMD_FEED_JOBS];
     int r = launch_feed(target, kernel, feed, ret_fault);
 
     if (r)
         return r;
-    target->running->count = 0;
     for (uint32_t i = 0; i < feed->job_count; i++)
-        target->running->written[target->running->count++] = access_of_output(&feed->jobs[i]);
+        written[i] = access_of_output(&feed->jobs[i]);
+    cuda_running_only(target->running, feed->job_count, written);
     return 0;
 }
 
@@ -351,6 +287,7 @@ int cuda_launch(const struct cuda_launch_target *target,
                 struct fault *ret_fault)
 {
     struct gemmd_feed own = {.job_count = feed->job_count, .jobs[0] = feed->jobs[0]};
+    struct access written;
     int r;
 
     if (!kernel->begins_early)
@@ -364,6 +301,12 @@ int cuda_launch(const struct cuda_launch_target *target,
         r = launch_sum(target, kernel, &own, ret_fault);
     if (r)
         return r;
-    running_add(target->running, own.jobs[0].flags, access_of_output(&own.jobs[0]));
+    written = access_of_output(&own.jobs[0]);
+    if (own.jobs[0].flags & GEMMD_JOB_NEXT_AT_ONCE)
+        cuda_running_more(target->running, written);
+    else
+        cuda_running_only(target->running, 1, &written);
+    if (kernel->repack)
+        cuda_copies_read(target);
     return 0;
 }

@@ -40,6 +40,11 @@ struct cuda_launch_target {
 /* What clusters compute at a time, of a job: units, each as often as it has splits. */
 uint64_t cuda_launch_units(const struct cuda_kernel *kernel, const struct gemmd_job *job);
 
+/* Of a launch that may begin beside the end of the one before. */
+extern const CUlaunchAttribute cuda_launch_early;
+/* Whether it takes no longer than one that gains by that. */
+bool cuda_launch_is_short(const struct gemmd_job *job);
+
 /* Queues `feed` on the stream, at least one job and none of it empty. 0, DRIVER_E_FAULT or < 0 as
  * driver_check(). */
 int cuda_launch(const struct cuda_launch_target *target,

@@ -1,6 +1,12 @@
 #include "cuda_scratch.h"
 
-#define GRANULARITY ((uint64_t)2 << 20) /* what the driver's pools map at once */
+#define GRANULARITY     ((uint64_t)2 << 20) /* what the driver's pools map at once */
+#define PLACE_ALIGNMENT 256                 /* bytes; as the block's own */
+
+static uint64_t round_up(uint64_t value, uint64_t to)
+{
+    return (value + to - 1) / to * to;
+}
 
 void cuda_scratch_init(struct cuda_scratch *scratch, const struct driver *driver, CUstream stream)
 {
@@ -11,10 +17,8 @@ void cuda_scratch_init(struct cuda_scratch *scratch, const struct driver *driver
 static void release(struct cuda_scratch *scratch)
 {
     if (scratch->size)
-        (void)cu(scratch->driver)->MemFreeAsync(scratch->address, scratch->stream);
-    scratch->address = 0;
-    scratch->size = 0;
-    scratch->holder = 0;
+        (void)cu(scratch->driver)->MemFreeAsync(scratch->block, scratch->stream);
+    cuda_scratch_init(scratch, scratch->driver, scratch->stream);
 }
 
 void cuda_scratch_deinit(struct cuda_scratch *scratch)
@@ -22,19 +26,67 @@ void cuda_scratch_deinit(struct cuda_scratch *scratch)
     release(scratch);
 }
 
-int cuda_scratch_reserve(struct cuda_scratch *scratch, uint64_t size, struct fault *ret_fault)
+static int reserve(struct cuda_scratch *scratch, uint64_t size, struct fault *ret_fault)
 {
     if (size <= scratch->size)
         return 0;
 
     /* First given back, so that the new block can be made of the old one. */
     release(scratch);
-    size = (size + GRANULARITY - 1) / GRANULARITY * GRANULARITY;
+    size = round_up(size, GRANULARITY);
     int r =
-        cu_try(scratch->driver, ret_fault, MemAllocAsync, &scratch->address, size, scratch->stream);
+        cu_try(scratch->driver, ret_fault, MemAllocAsync, &scratch->block, size, scratch->stream);
     if (!r)
         scratch->size = size;
     return r;
+}
+
+/* Places that were small stay as large as the largest of these. */
+static int divide(struct cuda_scratch *scratch,
+                  uint64_t size,
+                  uint32_t count,
+                  uint64_t launch,
+                  struct fault *ret_fault)
+{
+    uint64_t place_size = round_up(size, PLACE_ALIGNMENT);
+    int r = reserve(scratch, place_size * count, ret_fault);
+
+    if (r)
+        return r;
+    scratch->place_size = place_size;
+    scratch->place_count = count;
+    for (uint32_t i = 0; i < CUDA_SCRATCH_PLACES; i++)
+        scratch->reader[i] = launch;
+    return 0;
+}
+
+static uint32_t places_for(uint64_t size)
+{
+    if (size <= CUDA_SCRATCH_SMALL)
+        return CUDA_SCRATCH_PLACES;
+    return size <= CUDA_SCRATCH_MIDDLE ? 2 : 1;
+}
+
+int cuda_scratch_next(struct cuda_scratch *scratch,
+                      uint64_t size,
+                      uint64_t launch,
+                      struct fault *ret_fault)
+{
+    uint32_t count = places_for(size);
+    int r = 0;
+
+    scratch->holder = 0;
+    if (count != scratch->place_count || size > scratch->place_size)
+        r = divide(scratch, size, count, launch, ret_fault);
+    if (r)
+        return r;
+    scratch->place = (scratch->place + 1) % count;
+    return 0;
+}
+
+CUdeviceptr cuda_scratch_address(const struct cuda_scratch *scratch)
+{
+    return scratch->block + scratch->place * scratch->place_size;
 }
 
 void cuda_scratch_trim(struct cuda_scratch *scratch)

@@ -187,11 +187,15 @@ static inline
 #define GEMMD_REPACK_THREADS  256  /* of a CTA */
 #define GEMMD_REPACK_CHUNKS   1024 /* of 16 bytes that a CTA has under way */
 
+/* No launch that may still run writes the inputs or reads the copies. */
+#define GEMMD_REPACK_AT_ONCE 1u
+
 /* Parameter of the kernel that makes such copies, launched before the product's. */
 struct gemmd_repack {
     struct gemmd_repack_operand operand[GEMMD_REPACK_OPERANDS];
+    gemmd_u64 flags;
 };
 
-GEMMD_STATIC_ASSERT(sizeof(struct gemmd_repack) == 144, "repack size is ABI");
+GEMMD_STATIC_ASSERT(sizeof(struct gemmd_repack) == 152, "repack size is ABI");
 
 #endif

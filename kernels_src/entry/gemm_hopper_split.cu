@@ -140,6 +140,7 @@ extern "C" __global__ void __launch_bounds__(cfg::threads_held, cfg::ctas_per_mu
         realigner copies(feed, in.place, in.s_base, threadIdx.x - smem::warps * 32);
         cluster_meet();
         copies.run();
+        griddepcontrol_wait(); /* if there was nothing to do: no grid ends before the one before */
     } else {
         if (cfg::moves_registers)
             setmaxnreg_dec<56>();

@@ -12,6 +12,12 @@ extern "C" __global__ void __launch_bounds__(repacking::threads, repacking::ctas
 {
     repacking::walk walk(what, blockIdx.x, gridDim.x, threadIdx.x);
 
+    if (what.flags & GEMMD_REPACK_AT_ONCE) {
+        griddepcontrol_launch_dependents(); /* of which each waits for the end of this */
+        walk.copy();
+        griddepcontrol_wait(); /* the end of a grid is that of all before it */
+        return;
+    }
     walk.prefetch();
     griddepcontrol_wait(); /* for the inputs, and until nobody reads the copies of before */
     griddepcontrol_launch_dependents();

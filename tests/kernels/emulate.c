@@ -67,6 +67,7 @@ static void launch(const struct run *run,
         if (scratch) {
             memset(scratch, POISON, size);
             repack_place(&repack, (uintptr_t)scratch, &one.jobs[0]);
+            repack.flags = late != backwards ? GEMMD_REPACK_AT_ONCE : 0;
             emulation->repack(&repack, run->shape->ctas, backwards);
         }
         launch_product(run, emulation, &one, late, backwards);

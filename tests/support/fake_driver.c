@@ -71,6 +71,11 @@ unsigned fake_driver_repacks(void)
     return fake.repacks;
 }
 
+struct gemmd_repack fake_driver_last_repack(void)
+{
+    return fake.last_repack;
+}
+
 unsigned fake_driver_sums(void)
 {
     return fake.sums;
@@ -368,6 +373,7 @@ CUresult CUDAAPI cuLaunchKernelEx(const CUlaunchConfig *config,
     ENTER(LaunchKernelEx);
     if (f == (CUfunction)&fake.repacks) {
         fake.repacks++;
+        fake.last_repack = *(struct gemmd_repack *)kernelParams[0];
         return fake_driver_queue(config->hStream, run_repack, kernelParams[0],
                                  sizeof(struct gemmd_repack));
     }

@@ -81,5 +81,6 @@ FAKE_API unsigned fake_driver_register_flags(void);
 FAKE_API struct fake_driver_launch fake_driver_last_launch(void); /* its parameters are gone */
 /* Launches of a module's second kernel, which copies inputs; they count as no other launch. */
 FAKE_API unsigned fake_driver_repacks(void);
+FAKE_API struct gemmd_repack fake_driver_last_repack(void);
 /* The same of the kernel that adds the parts of sums. */
 FAKE_API unsigned fake_driver_sums(void);

@@ -36,6 +36,7 @@ struct fake_driver {
     fake_driver_launch_fn on_launch;
     struct fake_driver_launch last_launch;
     unsigned repacks, sums;
+    struct gemmd_repack last_repack;
     struct fake_driver_live live;
     size_t scratch_high;
     void *opened; /* by a legacy handle, the last */

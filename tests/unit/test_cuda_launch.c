@@ -287,6 +287,26 @@ Test(cuda_launch, makes_inputs_wait_for_no_launch_but_the_last)
     cr_expect(is_settled(&reads_the_first));
 }
 
+/* Places that fall free are taken one by one; two beside each other seldom are. */
+Test(cuda_launch, lets_the_next_begin_at_once_by_the_places_that_a_grid_of_its_kind_needs)
+{
+    struct gemmd_job job = square(0x10000, 0x20000, 0x30000);
+    struct link_message of_pairs = early_kernel();
+
+    load(early_kernel());
+    job.m = FAKE_DRIVER_MULTIPROCESSORS * TILE; /* all places */
+    cr_expect(is_settled(&job));
+    cr_expect(launched.flags & GEMMD_JOB_NEXT_AT_ONCE);
+
+    of_pairs.cluster_m = 2;
+    load(of_pairs);
+    cr_expect(is_settled(&job));
+    cr_expect_not(launched.flags & GEMMD_JOB_NEXT_AT_ONCE);
+    job.m = FAKE_DRIVER_MULTIPROCESSORS / 2 * TILE; /* half of them */
+    cr_expect(is_settled(&job));
+    cr_expect(launched.flags & GEMMD_JOB_NEXT_AT_ONCE);
+}
+
 static struct gemmd_job next_of(const struct gemmd_job *job)
 {
     struct gemmd_job next = *job;
@@ -337,150 +357,4 @@ Test(cuda_launch, says_nothing_of_inputs_to_kernels_that_begin_after_the_last_ha
 
     load(kernel());
     cr_expect_not(is_settled(&first));
-}
-
-/* --- inputs that are copied first ------------------------------------------------------------ */
-
-static char memory[1 << 20];
-
-/* 40 x 48, K 33: rows of A are of 66 bytes, those of B start on 16. */
-static struct gemmd_command unaligned_product(void)
-{
-    uint64_t base = ((uint64_t)(uintptr_t)memory + 255) / 256 * 256;
-
-    return (struct gemmd_command){
-        .kind = GEMMD_COMMAND_GEMM,
-        .job = 5,
-        .kernel = 1,
-        .body.gemm =
-            {
-                .a = base,
-                .b = base + 0x10000,
-                .d = base + 0x20000,
-                .m = 40,
-                .n = 48,
-                .k = 33,
-                .batch = 1,
-                .lda = 33,
-                .ldb = 48,
-                .ldd = 49,
-                .alpha = 1,
-                .input = DTYPE_BF16,
-                .output = DTYPE_BF16,
-            },
-    };
-}
-
-static void load_repacking(void)
-{
-    struct fault fault = FAULT_NONE;
-    struct link_message request = kernel();
-
-    request.begins_early = 1;
-    request.repacks = 1;
-    request.box[0] = request.box[1] =
-        (struct link_box){64, 64}; /* none of D, whose rows are of 98 bytes */
-    cr_assert_eq(gpu->operations->load(gpu, &request, "\177ELF", &fault), 0, "%s", fault.message);
-}
-
-static enum status submit(const struct gemmd_command *command)
-{
-    struct gemmd_completion completion;
-
-    cr_assert_eq(gpu->operations->submit(gpu, command), 0);
-    cr_assert_eq(gpu->operations->reap(gpu, &completion), 1);
-    return (enum status)completion.status;
-}
-
-/* Their last units are those that D ends in, and short: a walker that has one of them less is done
- * sooner. */
-Test(cuda_launch, starts_all_walkers_of_kernels_that_repack)
-{
-    struct gemmd_command command = unaligned_product();
-
-    command.body.gemm.m = 6 * TILE;
-    command.body.gemm.n = TILE;
-    load_repacking();
-    cr_assert_eq(submit(&command), STATUS_OK);
-    cr_expect_eq(fake_driver_last_launch().grid, 4);
-}
-
-Test(cuda_launch, repacks_for_jobs_with_splits_too)
-{
-    struct gemmd_command command = unaligned_product();
-
-    command.body.gemm.splits = 2;
-    load_repacking();
-    cr_assert_eq(submit(&command), STATUS_OK);
-    cr_expect_eq(fake_driver_repacks(), 1);
-    cr_expect_neq(maps.of[0][GEMMD_TENSOR_A].words[0], command.body.gemm.a);
-    cr_expect_eq(fake_driver_live().scratch, 2, "copies, and a workspace");
-}
-
-Test(cuda_launch, repacks_unaligned_inputs_and_reads_the_copies)
-{
-    struct gemmd_command command = unaligned_product();
-
-    load_repacking();
-    cr_assert_eq(submit(&command), STATUS_OK);
-    cr_expect_eq(fake_driver_repacks(), 1);
-    cr_expect_neq(maps.of[0][GEMMD_TENSOR_A].words[0], command.body.gemm.a);
-    cr_expect_eq(maps.of[0][GEMMD_TENSOR_B].words[0], command.body.gemm.b);
-    cr_expect_eq(maps.of[0][GEMMD_TENSOR_D].words[0], 0, "threads store D");
-    cr_expect_not(launched.flags & GEMMD_JOB_INPUTS_SETTLED, "the copies are being made");
-    command.body.gemm.lda = 40;
-    cr_assert_eq(submit(&command), STATUS_OK);
-    cr_expect_eq(fake_driver_repacks(), 1, "nothing to copy");
-    cr_expect(launched.flags & GEMMD_JOB_INPUTS_SETTLED);
-    cr_expect_eq(maps.of[0][GEMMD_TENSOR_A].words[0], command.body.gemm.a);
-    gpu->operations->close(gpu);
-    cr_expect_eq(fake_driver_live().scratch, 0);
-}
-
-Test(cuda_launch, later_slices_of_a_job_find_the_copies_of_the_first)
-{
-    struct gemmd_command command = unaligned_product();
-
-    load_repacking();
-    command.body.gemm.tile_count = 1;
-    cr_assert_eq(submit(&command), STATUS_OK);
-    command.body.gemm.first_tile = 1;
-    command.body.gemm.tile_count = 0;
-    cr_assert_eq(submit(&command), STATUS_OK);
-    cr_expect_eq(fake_driver_repacks(), 1);
-    command.job++;
-    cr_assert_eq(submit(&command), STATUS_OK);
-    cr_expect_eq(fake_driver_repacks(), 2, "a slice of another job");
-}
-
-Test(cuda_launch, answers_that_there_is_no_memory_for_copies)
-{
-    struct gemmd_command command = unaligned_product();
-
-    load_repacking();
-    fake_driver_fail("cuMemAllocAsync", 0, CUDA_ERROR_OUT_OF_MEMORY);
-    cr_expect_eq(submit(&command), STATUS_OUT_OF_MEMORY);
-    cr_expect_eq(fake_driver_calls("cuLaunchKernelEx"), 0);
-    cr_expect_eq(submit(&command), STATUS_OK);
-}
-
-Test(cuda_launch, copies_give_way_when_the_device_has_no_memory_for_a_buffer)
-{
-    struct gemmd_command command = unaligned_product();
-    struct link_message request = {
-        .kind = LINK_MAP, .memory_kind = LINK_MEMORY_DEVICE_CREATE, .id = 9, .size = 4096};
-    struct fault fault = FAULT_NONE;
-    uint64_t address;
-    int fd = -1;
-
-    load_repacking();
-    cr_assert_eq(submit(&command), STATUS_OK);
-    cr_assert_eq(fake_driver_live().scratch, 1);
-    /* The first call's refusal is answered by emptying the pool, so it is the map's that must fail.
-     */
-    fake_driver_fail("cuMemAddressReserve", 0, CUDA_ERROR_OUT_OF_MEMORY);
-    cr_expect_eq(gpu->operations->map(gpu, &request, &fd, &address, &fault), 0, "%s",
-                 fault.message);
-    cr_expect_eq(fake_driver_live().scratch, 0);
-    cr_expect_geq(fd, 0);
 }

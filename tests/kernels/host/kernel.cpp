@@ -86,9 +86,12 @@ emulate_repack(const gemmd_repack *what, u32 ctas, int turns_backwards)
     machine::self.body = repack_body;
     machine::self.turns_backwards = turns_backwards;
     machine::self.begins_early = true;
+    machine::self.touches_early = what->flags & GEMMD_REPACK_AT_ONCE;
+    machine::self.lets_next_begin = machine::self.touches_early;
     repacked = what;
     for (u32 cta = 0; cta < ctas; cta++)
         machine::run_cluster(cta, ctas, 1, GEMMD_REPACK_THREADS, dynamic_shared, 0);
+    machine::self.touches_early = machine::self.lets_next_begin = false;
 }
 
 /* Its own CTAs, one after the other; the next launch may begin from their first instruction on. */

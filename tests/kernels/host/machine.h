@@ -126,6 +126,7 @@ struct state {
     bool inputs_settled; /* which what reads its inputs need not do */
     std::vector<std::pair<uint64_t, uint64_t>> inputs; /* first byte, end */
     bool lets_next_begin; /* before it has waited: the grid before let this one begin in its turn */
+    bool touches_early;   /* nothing that the grid before reads or writes */
     void (*body)(void);
 };
 
@@ -293,6 +294,22 @@ inline void fiber_reset(fiber &f, unsigned int thread, unsigned int rank)
     fiber_start(f);
 }
 
+/* The end of a grid is that of all before it, so no CTA leaves before one of its threads has seen
+ * the grid before end. */
+inline void expect_all_waited(unsigned int cluster, unsigned int threads)
+{
+    for (unsigned int rank = 0; rank < cluster; rank++) {
+        bool has_waited = false;
+
+        for (unsigned int i = 0; i < threads; i++)
+            has_waited |= self.fibers[rank * threads + i].is_in_turn;
+        if (!has_waited) {
+            fprintf(stderr, "a CTA left and has not waited for the grid before\n");
+            abort();
+        }
+    }
+}
+
 /* `memory`: of the CTAs, one after the other. */
 inline void run_cluster(unsigned int first_cta,
                         unsigned int ctas,
@@ -326,6 +343,7 @@ inline void run_cluster(unsigned int first_cta,
         if (self.moved == moved)
             let_one_arrive();
     }
+    expect_all_waited(cluster, threads);
     if (!self.late.empty()) {
         fprintf(stderr, "the kernel ended before %zu copies and arrivals\n", self.late.size());
         abort();

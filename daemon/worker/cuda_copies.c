@@ -1,0 +1,88 @@
+#include "cuda_copies.h"
+#include "repack.h"
+
+#define REPACK_CTAS 4 /* of a multiprocessor: kernels_src/load/repack.cuh */
+
+static int launch(const struct cuda_launch_target *target,
+                  const struct cuda_kernel *kernel,
+                  struct gemmd_repack *repack,
+                  struct fault *ret_fault)
+{
+    void *parameters[] = {repack};
+    CUlaunchAttribute attribute = cuda_launch_early;
+    uint64_t turns = repack_turns(repack);
+    CUlaunchConfig config = {
+        .gridDimX = (unsigned)MIN(turns, (uint64_t)target->multiprocessors * REPACK_CTAS),
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = GEMMD_REPACK_THREADS,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .hStream = target->stream,
+        .attrs = &attribute,
+        .numAttrs = 1,
+    };
+    return cu_parked_try(target->driver, ret_fault, LaunchKernelEx, &config, kernel->repack,
+                         parameters, /* extra= */ NULL);
+}
+
+/* Nobody writes what is copied, or reads where it is copied to. A large product begins when the one
+ * before it has ended (cuda_launch.c), and would not if its copies let it begin sooner. */
+static bool can_be_early(const struct cuda_launch_target *target, const struct gemmd_job *job)
+{
+    const struct cuda_scratch *scratch = target->scratch;
+
+    return cuda_launch_is_short(job) && cuda_running_has_room(target->running) &&
+           !cuda_running_touches(target->running, job) &&
+           !cuda_running_has(target->running, scratch->reader[scratch->place]);
+}
+
+/* A later slice of a job reads the copies that the first one made: nothing writes to the inputs of
+ * a job that is under way. */
+static bool are_there(const struct cuda_launch_target *target, const struct gemmd_job *job)
+{
+    return target->holder != 0 && target->scratch->holder == target->holder && job->first_tile > 0;
+}
+
+int cuda_copies_make(const struct cuda_launch_target *target,
+                     const struct cuda_kernel *kernel,
+                     struct gemmd_job *job,
+                     struct fault *ret_fault)
+{
+    struct cuda_scratch *scratch = target->scratch;
+    struct gemmd_repack repack;
+    uint64_t size = repack_plan(job, &repack);
+    struct access copies;
+    bool is_early;
+    int r;
+
+    if (size == 0)
+        return 0;
+    if (are_there(target, job)) {
+        repack_place(&repack, cuda_scratch_address(scratch), job);
+        return 0;
+    }
+    r = cuda_scratch_next(scratch, size, target->running->latest, ret_fault);
+    if (r)
+        return r;
+    is_early = can_be_early(target, job);
+    repack.flags = is_early ? GEMMD_REPACK_AT_ONCE : 0;
+    repack_place(&repack, cuda_scratch_address(scratch), job);
+    r = launch(target, kernel, &repack, ret_fault);
+    if (r)
+        return r;
+    copies =
+        (struct access){cuda_scratch_address(scratch), cuda_scratch_address(scratch) + size, true};
+    if (is_early)
+        cuda_running_more(target->running, copies);
+    else
+        cuda_running_only(target->running, 1, &copies);
+    scratch->holder = target->holder;
+    cuda_copies_read(target);
+    return 0;
+}
+
+void cuda_copies_read(const struct cuda_launch_target *target)
+{
+    target->scratch->reader[target->scratch->place] = target->running->latest;
+}
