@@ -195,11 +195,12 @@ static uint32_t slab_bytes(const struct config_tile *tile)
 }
 
 #define HOPPER_ROW       128 /* bytes: a row of the 128-byte swizzle, of all tiles in shared memory */
-#define HOPPER_BUFFER    64 /* rows of D that leave at once */
-#define HOPPER_GROUP     4  /* warps that multiply together */
-#define HOPPER_PAIR      2  /* warps beside one such group, in split configurations */
-#define HOPPER_BARRIER   8  /* bytes */
-#define HOPPER_RAW_TILES 3  /* of rows that start anywhere */
+#define HOPPER_BUFFER    64  /* rows of D that leave at once */
+#define HOPPER_ROOM      512 /* bytes: for rows of D that start anywhere */
+#define HOPPER_GROUP     4   /* warps that multiply together */
+#define HOPPER_PAIR      2   /* warps beside one such group, in split configurations */
+#define HOPPER_BARRIER   8   /* bytes */
+#define HOPPER_RAW_TILES 3   /* of rows that start anywhere */
 
 static void portable_resources(const struct config_tile *tile,
                                struct config_resources *ret_resources)
@@ -253,10 +254,11 @@ static void hopper_resources(const struct config *config,
     uint32_t ring = tile->stages * (tile->m + tile->n) * tile->k * element_size(config->input);
     bool is_split = config_is_split(config);
     bool leaves_parts = config_leaves_parts(config); /* from registers */
+    uint32_t room = tile->copy == CONFIG_COPY_REPACK ? HOPPER_ROOM : 0;
     uint32_t buffers = leaves_parts ? 0
                        : is_split
                            ? exchange_bytes(config, tile)
-                           : groups * 2 * HOPPER_BUFFER * HOPPER_ROW; /* two for each group */
+                           : groups * (2 * HOPPER_BUFFER * HOPPER_ROW + room); /* two for each */
     uint32_t out_barriers = leaves_parts ? 0 : is_split ? 2 * tile->warps_m : groups;
     uint32_t barriers = (2 * tile->stages + out_barriers) * HOPPER_BARRIER;
     bool realigns = tile->copy == CONFIG_COPY_REALIGN;

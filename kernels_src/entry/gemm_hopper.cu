@@ -287,6 +287,16 @@ struct multiplier {
         stamp.close();
     }
 
+    DEVICE void leave_by(way_out &way, group_tile &tile, int k_tiles, const out_place &to)
+    {
+        epilogue op(to.job, to.item);
+
+        finish(tile, k_tiles);
+        griddepcontrol_wait(); /* the grid before may read D, or write C */
+        way.gmem_from_accum(tile, to, op);
+        stamp.epilogue_ends();
+    }
+
     DEVICE void run()
     {
         job_feed work(in.feed, in.place.walker, in.place.walkers);
@@ -308,16 +318,16 @@ struct multiplier {
             stamp.tile_begins();
             if (k_tiles == 0)
                 tile.clear();
-            if constexpr (cfg::trims_edges)
-                accum_from_ring_at(place_of(work, work.place()), tile, k_tiles);
-            else
+            if constexpr (cfg::trims_edges) {
+                out_place to = place_of(work, work.place());
+
+                accum_from_ring_at(to, tile, k_tiles);
+                leave_by(way, tile, k_tiles, to);
+            } else {
                 accum_from_ring<cfg::tile_n>(tile, k_tiles);
-            out_place to = place_of(work, work.place()); /* while the last products run */
-            epilogue op(work.job(), to.item);
-            finish(tile, k_tiles);
-            griddepcontrol_wait(); /* the grid before may read D, or write C */
-            way.gmem_from_accum(tile, to, op);
-            stamp.epilogue_ends();
+                /* Found while the last products run. */
+                leave_by(way, tile, k_tiles, place_of(work, work.place()));
+            }
         }
         way.drain();
         stamp.close();

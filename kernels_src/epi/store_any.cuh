@@ -12,14 +12,14 @@
 #pragma once
 
 #include "epi/element.cuh"
+#include "epi/rounded_part.cuh"
 #include "epi/store_tma.cuh"
-#include "ptx/stmatrix.cuh"
 #include "tile/chunk.cuh"
 
-/* What of a warp's tile is in shared memory at once: eight rows (one half of the fragments), and as
- * many columns as fit. */
-template <bool IS_ROUNDED> struct any_part {
-    static constexpr int element_size = IS_ROUNDED ? cfg::output_size : 4;
+/* What of a warp's tile is in shared memory at once, in fp32: eight rows (one half of the
+ * fragments), and as many columns as fit. */
+struct exact_part {
+    static constexpr int element_size = 4;
     static constexpr int rows = 8;
     static constexpr int count = (cfg::tile_n * element_size + 511) / 512; /* in a row of the tile */
     static constexpr int cols = cfg::tile_n / count;
@@ -31,7 +31,7 @@ template <bool IS_ROUNDED> struct any_part {
     const out_place &to;
     int row, col; /* of its first element, in D's item */
 
-    DEVICE any_part(u32 in_s_rows, const out_place &in_to, int in_row, int in_col)
+    DEVICE exact_part(u32 in_s_rows, const out_place &in_to, int in_row, int in_col)
         : s_rows(in_s_rows), to(in_to), row(in_to.row + in_row), col(in_to.col + in_col)
     {
     }
@@ -76,12 +76,13 @@ template <bool IS_ROUNDED> struct any_part {
 };
 
 struct any_writer {
-    typedef any_part<true> rounded;
-    typedef any_part<false> exact;
+    typedef rounded_part rounded;
+    typedef exact_part exact;
 
-    static constexpr int warp_size = 2 * smem::buffer_size / 4; /* bytes */
+    static constexpr int warp_size = smem::group_buffers_size / 4; /* bytes */
 
-    static_assert(8 * 512 <= warp_size, "a part fits");
+    static_assert(rounded::rows * rounded::pitch <= warp_size || !cfg::stores_anywhere, "parts fit");
+    static_assert(exact::rows * exact::row_size <= warp_size, "of either kind");
 
     u32 s_rows; /* this warp's part of the buffers */
     u32 warp, lane;
@@ -93,26 +94,19 @@ struct any_writer {
 
     /* --- rounded first ----------------------------------------------------------------------- */
 
-    /* Eight rows x 32 columns at a time: four matrices, of which this lane has a pair each. */
-    DEVICE void smem_from_accum_16(const rounded &part, const float *r_accum, float alpha) const
+    DEVICE void smem_from_accum(const rounded &part, const float *r_accum, float alpha) const
     {
-        static_assert(rounded::cols % 32 == 0 || !cfg::stores_anywhere, "four matrices a time");
-#pragma unroll
-        for (int piece = 0; piece < rounded::cols / 8; piece += 4) {
-            u32 r_d[4];
-
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const float *r_pair = r_accum + (piece + i) * 4;
-
-                r_d[i] = pack_pair(alpha * r_pair[0], alpha * r_pair[1]);
-            }
-            stmatrix_x4(part.s_chunk(lane & 7, piece % 8 + (lane >> 3)) + piece / 8 * 128, r_d);
-        }
+        part.smem_from_accum(r_accum, alpha, lane);
     }
 
-    template <typename PART>
-    DEVICE void smem_from_accum_32(const PART &part, const float *r_accum, float alpha) const
+    DEVICE void gmem_from_smem(const rounded &part, const epilogue &) const
+    {
+        part.gmem_from_smem(lane);
+    }
+
+    /* --- rounded last ------------------------------------------------------------------------ */
+
+    DEVICE void smem_from_accum(const exact &part, const float *r_accum, float) const
     {
         u32 s_pair[4];
 
@@ -120,110 +114,12 @@ struct any_writer {
         for (int i = 0; i < 4; i++)
             s_pair[i] = part.s_chunk(lane / 4, i * 2 + lane % 4 / 2) + lane % 2 * 8;
 #pragma unroll
-        for (int piece = 0; piece < PART::cols / 8; piece++) {
+        for (int piece = 0; piece < exact::cols / 8; piece++) {
             const float *r_pair = r_accum + piece * 4;
 
-            st_shared_v2_f32(s_pair[piece % 4] + piece / 4 * 128, alpha * r_pair[0],
-                             alpha * r_pair[1]);
+            st_shared_v2_f32(s_pair[piece % 4] + piece / 4 * 128, r_pair[0], r_pair[1]);
         }
     }
-
-    DEVICE static void gmem_from_element(const rounded &part, u64 g_row, u32 row, int col)
-    {
-        u32 s_element = part.s_element(row, (u32)col);
-        u64 g_element = element_address(g_row, col);
-
-        if constexpr (cfg::output_size == 2)
-            gmem_from_bits(g_element, ld_shared_u16(s_element));
-        else
-            gmem_from_bits(g_element, ld_shared_u32(s_element));
-    }
-
-    /* Where a part's rows lie in D. `beyond` elements lie between an aligned chunk's start and the
-     * row's. So aligned chunk i of the row begins at column i * out_chunk - beyond, and lies across
-     * chunks i - 1 and i of the row in shared memory. */
-    struct rows_of_d {
-        u64 g_first, g_step;
-        int rows, cols; /* that there are */
-
-        DEVICE rows_of_d(const rounded &part)
-            : g_first(part.g_row_of_d(0)), g_step(element_address(0, part.to.job.ldd)),
-              rows(extent_in(part.to.job.m - part.row, rounded::rows)), cols(part.cols_left())
-        {
-        }
-
-        DEVICE u64 g_row(u32 row) const
-        {
-            return g_first + row * g_step;
-        }
-
-        DEVICE int beyond(u32 row) const
-        {
-            return (int)((u32)g_row(row) & 15) / cfg::output_size;
-        }
-    };
-
-    /* Whole chunks of some rows, one in each for a lane: all loads before the first store. */
-    template <int COUNT>
-    DEVICE static void
-    gmem_from_chunks(const rounded &part, const rows_of_d &to, u32 row, u32 row_step, u32 number)
-    {
-        u32 low[COUNT][4], high[COUNT][4];
-
-#pragma unroll
-        for (int i = 0; i < COUNT; i++) {
-            bool is_across = to.beyond(row + i * row_step) != 0 && number > 0;
-
-            ld_shared_v4_u32(low[i], part.s_chunk(row + i * row_step, number - is_across));
-            ld_shared_v4_u32(high[i], part.s_chunk(row + i * row_step, number));
-        }
-#pragma unroll
-        for (int i = 0; i < COUNT; i++) {
-            int beyond = to.beyond(row + i * row_step);
-            int first = (int)number * out_chunk - beyond;
-            u32 r[4];
-
-            chunk_across(r, low[i], high[i], (u32)(16 - beyond * cfg::output_size) & 15);
-            if ((int)(row + i * row_step) < to.rows && first >= 0 && first + out_chunk <= to.cols)
-                st_global_v4_u32(element_address(to.g_row(row + i * row_step), first), r);
-        }
-    }
-
-    /* The elements before and behind them, by four lanes for each row. */
-    DEVICE void gmem_from_ends(const rounded &part, const rows_of_d &to) const
-    {
-        u32 row = lane / 4;
-        int beyond = to.beyond(row);
-        int front = beyond != 0 ? min_of(out_chunk - beyond, to.cols) : 0;
-        int back = max_of((to.cols + beyond) / out_chunk * out_chunk - beyond, front);
-
-        if ((int)row >= to.rows)
-            return;
-#pragma unroll 1
-        for (int col = (int)lane % 4; col < front; col += 4)
-            gmem_from_element(part, to.g_row(row), row, col);
-#pragma unroll 1
-        for (int col = back + (int)lane % 4; col < to.cols; col += 4)
-            gmem_from_element(part, to.g_row(row), row, col);
-    }
-
-    DEVICE void gmem_from_smem(const rounded &part, const epilogue &) const
-    {
-        constexpr int row_lanes = rounded::cols / out_chunk;
-        constexpr int rows_at_once = 32 / row_lanes, turns = rounded::rows / rows_at_once;
-        constexpr int count = min_of(turns, 4);
-        rows_of_d to(part);
-
-        static_assert(rows_at_once * row_lanes == 32 && turns % count == 0 || !cfg::stores_anywhere,
-                      "lanes store alike");
-#pragma unroll 1
-        for (int turn = 0; turn < turns; turn += count)
-            gmem_from_chunks<count>(part, to, turn * rows_at_once + lane / row_lanes, rows_at_once,
-                                    lane % row_lanes);
-        gmem_from_ends(part, to);
-    }
-
-    /* --- rounded last ------------------------------------------------------------------------ */
 
     /* One element of a row from shared memory to what D gets. */
     DEVICE static u32
@@ -389,19 +285,6 @@ struct any_writer {
     DEVICE static void meet()
     {
         bar_warp_sync(0xffffffffu);
-    }
-
-    DEVICE void smem_from_accum(const rounded &part, const float *r_accum, float alpha) const
-    {
-        if constexpr (cfg::output_size == 2)
-            smem_from_accum_16(part, r_accum, alpha);
-        else
-            smem_from_accum_32(part, r_accum, alpha);
-    }
-
-    DEVICE void smem_from_accum(const exact &part, const float *r_accum, float) const
-    {
-        smem_from_accum_32(part, r_accum, 1);
     }
 
     template <typename PART> struct parts_of {

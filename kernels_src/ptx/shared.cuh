@@ -31,6 +31,14 @@ DEVICE u32 ld_shared_u32(u32 s_address)
     return d;
 }
 
+DEVICE u64 ld_shared_u64(u32 s_address)
+{
+    u64 d;
+
+    asm volatile("ld.shared.u64 %0, [%1];" : "=l"(d) : "r"(s_address) : "memory");
+    return d;
+}
+
 DEVICE float ld_shared_f32(u32 s_address)
 {
     float d;
@@ -69,6 +77,11 @@ DEVICE void ld_shared_v4_f32(float (&d)[4], u32 s_address)
                  : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
                  : "r"(s_address)
                  : "memory");
+}
+
+DEVICE void st_shared_u16(u32 s_address, u16 b)
+{
+    asm volatile("st.shared.u16 [%0], %1;" ::"r"(s_address), "h"(b) : "memory");
 }
 
 DEVICE void st_shared_f32(u32 s_address, float b)

@@ -26,7 +26,9 @@ constexpr int raw_slot_size = raw_tile<tile_a>::size + raw_tile<tile_b>::size;
 constexpr int raw_size = cfg::realigns ? raw_tiles * raw_slot_size : 0;
 constexpr int buffer_rows = 64;
 constexpr int buffer_size = buffer_rows * swizzle_row;
-constexpr int buffers_size = cfg::groups * 2 * buffer_size;
+/* Eight rows of each warp may begin anywhere in a chunk: epi/rounded_part.cuh. */
+constexpr int group_buffers_size = 2 * buffer_size + (cfg::stores_anywhere ? 4 * 8 * 16 : 0);
+constexpr int buffers_size = cfg::groups * group_buffers_size;
 
 /* A chunk: four accumulators of each lane, 16 rows x 8 columns of the tile. The CTAs of a cluster
  * share out a warp's chunks, by pairs: a CTA sums what all have of its own ones. */
@@ -72,7 +74,7 @@ DEVICE u32 raw_b(u32 s_base, int slot)
 
 DEVICE u32 buffer(u32 s_base, int group, int number)
 {
-    return s_base + ring_size + (group * 2 + number) * buffer_size;
+    return s_base + ring_size + group * group_buffers_size + number * buffer_size;
 }
 
 DEVICE u32 full_barrier(u32 s_base, int slot)

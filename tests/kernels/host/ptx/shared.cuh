@@ -18,6 +18,11 @@ inline u32 ld_shared_u32(u32 s_address)
     return host::shared_load<u32>(s_address);
 }
 
+inline u64 ld_shared_u64(u32 s_address)
+{
+    return host::shared_load<u64>(s_address);
+}
+
 inline float ld_shared_f32(u32 s_address)
 {
     return host::shared_load<float>(s_address);
@@ -49,6 +54,11 @@ inline void ld_shared_v4_f32(float (&d)[4], u32 s_address)
 }
 
 inline void st_shared_f32(u32 s_address, float b)
+{
+    host::shared_store(s_address, b);
+}
+
+inline void st_shared_u16(u32 s_address, u16 b)
 {
     host::shared_store(s_address, b);
 }
