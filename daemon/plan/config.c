@@ -290,13 +290,17 @@ static void hopper_resources(const struct config *config,
 
 #define DIRECT_CHUNK 8  /* elements that a thread stores at once, and rows that begin alike */
 #define DIRECT_PITCH 36 /* words: kernels_src/tile/panels.cuh */
+#define DIRECT_BANKS 32
+#define DIRECT_PAD   4 /* words, of as many rows that begin alike as there are banks */
 
 /* Panels of both operands in 32 bits, or on the way out a chunk of each thread; of DOT, a sum of
  * each thread. */
 static void direct_resources(const struct config_tile *tile, struct config_resources *ret_resources)
 {
     uint32_t threads = tile->warps_m * 32;
-    uint32_t panels = tile->k * (tile->m + DIRECT_CHUNK * DIRECT_PITCH) * 4;
+    uint32_t alike = tile->m / DIRECT_CHUNK;
+    uint32_t pitch = alike + (alike % DIRECT_BANKS == 0 ? DIRECT_PAD : 0);
+    uint32_t panels = tile->k * DIRECT_CHUNK * (pitch + DIRECT_PITCH) * 4;
     uint32_t slabs = threads * DIRECT_CHUNK * 4;
     bool is_outer = tile->schedule == CONFIG_SCHEDULE_OUTER;
 

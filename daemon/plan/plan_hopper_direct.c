@@ -38,13 +38,16 @@
 #define DOT_HBM_EFFICIENCY 0.85
 
 #define OUTER_LAUNCH_SECONDS 0.76e-6
-#define OUTER_HBM_EFFICIENCY 0.54    /* of stores that begin within a sector, mostly */
-#define OUTER_ROWS_SECONDS   0.37e-6 /* of a tile that has all its rows */
-#define OUTER_EDGES_SECONDS  0.33e-6 /* where rows of D start anywhere */
-#define OUTER_TURN_K         8       /* K that are fetched at once */
-#define OUTER_TURN_CLOCKS    680.0   /* until they are there */
-#define OUTER_TILE_ISSUES    1900.0  /* instructions of warps */
-#define OUTER_K_ISSUES       1353.0  /* for each K */
+#define OUTER_HBM_EFFICIENCY 0.575 /* of whole sectors; rows of a tile begin and end within some   \
+                                    */
+#define OUTER_SECTOR        32.0   /* bytes */
+#define OUTER_ROWS          64.0 /* of D, by a CTA, if each thread of a row has as many as it may */
+#define OUTER_ROWS_SECONDS  0.37e-6 /* of a tile that has all its rows */
+#define OUTER_EDGES_SECONDS 0.33e-6 /* of as many that start anywhere, and end by elements */
+#define OUTER_TURN_K        8       /* K that are fetched at once */
+#define OUTER_TURN_CLOCKS   680.0   /* until they are there */
+#define OUTER_TILE_ISSUES   1900.0  /* instructions of warps */
+#define OUTER_K_ISSUES      1353.0  /* for each K */
 
 bool plan_hopper_direct_can(const struct problem *problem)
 {
@@ -88,20 +91,30 @@ static struct work dot_work(const struct problem *problem, double elements, doub
     };
 }
 
+/* D is one run of memory, and leaves by whole chunks (kernels_src/epi/store_run.cuh). */
+static bool is_run(const struct problem *problem, const struct config *config)
+{
+    return problem->n <= config->tile_n && problem->operand[OPERAND_D].ld == problem->n &&
+           problem->beta == 0 && problem->bias == BIAS_NONE &&
+           problem->activation == ACTIVATION_NONE;
+}
+
 static struct work
 outer_work(const struct problem *problem, const struct config *config, double tiles, double at_once)
 {
-    double k = (double)problem->k, rows = fmin((double)problem->m / config->tile_m, 1);
+    double k = (double)problem->k, m = (double)problem->m;
+    double rows = fmin(m / OUTER_ROWS, 1), tile_rows = fmin(m, config->tile_m) / OUTER_ROWS;
+    double row_bytes = config->tile_n * (double)dtype_size(problem->output);
     bool has_edges =
         problem->operand[OPERAND_D].ld * (int64_t)dtype_size(problem->output) % 16 != 0;
-    double edges = has_edges ? OUTER_EDGES_SECONDS : 0;
+    double edges = has_edges && !is_run(problem, config) ? OUTER_EDGES_SECONDS * tile_rows : 0;
 
     return (struct work){
         .issued = tiles * (OUTER_TILE_ISSUES + k * OUTER_K_ISSUES * fmax(rows, 0.5)),
         .latency = ceil(tiles / at_once) * fmax(ceil(k / OUTER_TURN_K) - 1, 0) * OUTER_TURN_CLOCKS,
         .share = fmin(2 * tiles / at_once, 1),
-        .fixed = OUTER_LAUNCH_SECONDS + rows * (OUTER_ROWS_SECONDS + edges),
-        .hbm_efficiency = OUTER_HBM_EFFICIENCY,
+        .fixed = OUTER_LAUNCH_SECONDS + rows * OUTER_ROWS_SECONDS + edges,
+        .hbm_efficiency = OUTER_HBM_EFFICIENCY * row_bytes / (row_bytes + OUTER_SECTOR),
     };
 }
 

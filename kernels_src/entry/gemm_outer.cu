@@ -8,20 +8,19 @@
  */
 #include "abi/job.h"
 #include "epi/store_chunks.cuh"
+#include "epi/store_run.cuh"
 #include "load/panels.cuh"
 #include "mma/outer.cuh"
+#include "mma/outer_run.cuh"
 #include "sched/job_feed.cuh"
 #include "sched/turn.cuh"
 
 extern __shared__ __align__(128) u8 dynamic_shared[];
 
-DEVICE void compute(const job_feed &work, u32 s_base, u32 thread)
+template <typename WRITER, typename TILE>
+DEVICE void compute(const gemmd_job &job, const raster::place &at, TILE &tile, u32 s_base)
 {
-    const gemmd_job &job = work.job();
-    raster::place at = work.place();
-    panel_loader loads(job, at, thread);
-    outer_tile tile(elements_beyond(job, at, thread / 32), extent_in(job.m - at.row, cfg::tile_m),
-                    thread);
+    panel_loader loads(job, at, threadIdx.x);
 
     loads.regs_from_gmem();
     while (int count = loads.depth()) {
@@ -33,8 +32,23 @@ DEVICE void compute(const job_feed &work, u32 s_base, u32 thread)
     }
     griddepcontrol_wait(); /* the grid before may read D, or write C */
     griddepcontrol_launch_dependents();
-    chunk_writer(job, at, tile, s_base).gmem_from_accum();
+    WRITER(job, at, tile, s_base).gmem_from_accum();
     bar_sync_0(); /* what it had in shared memory is read */
+}
+
+DEVICE void compute_unit(const job_feed &work, u32 s_base)
+{
+    const gemmd_job &job = work.job();
+    raster::place at = work.place();
+    int rows_left = extent_in(job.m - at.row, cfg::tile_m);
+
+    if (is_run(job, at)) {
+        run_tile tile((u32)job.n, rows_left, threadIdx.x);
+        compute<run_writer>(job, at, tile, s_base);
+    } else {
+        outer_tile tile(elements_beyond(job, at, threadIdx.x / 32), rows_left, threadIdx.x);
+        compute<chunk_writer>(job, at, tile, s_base);
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multiprocessor)
@@ -48,6 +62,6 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
     if (!are_settled(feed.jobs[0]))
         griddepcontrol_wait();
     while (work.take())
-        compute(work, s_base, threadIdx.x);
+        compute_unit(work, s_base);
     take_turn(); /* those that had nothing to do */
 }

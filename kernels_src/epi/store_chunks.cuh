@@ -5,21 +5,13 @@
  */
 #pragma once
 
+#include "epi/chunk.cuh"
 #include "epi/ops.cuh"
 #include "epi/quad.cuh"
 #include "mma/outer.cuh"
 #include "ptx/sync.cuh"
+#include "ptx/warp.cuh"
 #include "sched/raster.cuh"
-
-static_assert(cfg::output_size * panels::chunk == 16, "chunks of 16 bits");
-
-/* How far the tile's first column lies behind a chunk's start, in a warp's rows. */
-DEVICE u32 elements_beyond(const gemmd_job &job, const raster::place &at, u32 warp)
-{
-    i64 first = at.item * job.stride_d + (at.row + warp) * job.ldd + at.col;
-
-    return (u32)element_address(job.d, first) % 16 / cfg::output_size;
-}
 
 struct chunk_writer {
     epilogue op;
@@ -31,7 +23,7 @@ struct chunk_writer {
     DEVICE
     chunk_writer(const gemmd_job &job, const raster::place &at, const outer_tile &of, u32 s_base)
         : op(job, at.item), tile(of), s_slab(panels::slab_of_warp(s_base, of.warp)),
-          row(at.row + of.warp), col(at.col + of.col())
+          row(at.row + of.first_row()), col(at.col + of.col())
     {
         bool is_last = at.col + cfg::tile_n >= job.n;
 
@@ -57,10 +49,7 @@ struct chunk_writer {
 
             if (i >= tile.rows)
                 break;
-#pragma unroll
-            for (int w = 0; w < 4; w++)
-                r[w] = pack_pair(op.plain(tile.accum[i][w * 2]),
-                                 op.plain(tile.accum[i][w * 2 + 1]));
+            regs_from_plain(r, op, tile.accum[i]);
             if (is_whole)
                 st_global_v4_u32(g_first, r);
             if (wanted != 0)
@@ -77,25 +66,20 @@ struct chunk_writer {
         return ((1u << behind) - 1) >> first << first;
     }
 
-    DEVICE static void gmem_from_part(u64 g_first, const u32 (&r)[4], u32 wanted)
+    /* A row of each of the warp's sets, lane after lane. */
+    DEVICE void gmem_from_slab(int number) const
     {
-#pragma unroll
-        for (int i = 0; i < panels::chunk; i++)
-            if (wanted >> i & 1)
-                st_global_u16(element_address(g_first, i), (u16)(r[i / 2] >> i % 2 * 16));
-    }
-
-    /* A row of the warp's: lane after lane. */
-    DEVICE void gmem_from_slab(i64 of_row) const
-    {
-        i64 first = col - (i64)tile.lane * panels::chunk; /* of the slab */
+        i64 first_col = col - (i64)tile.lane * panels::chunk;
+        i64 first_row = row + ((i64)number - (i64)tile.set * panels::rows) * panels::classes;
 
 #pragma unroll 1
-        for (u32 i = tile.lane; i < panels::lanes * panels::chunk; i += 32) {
+        for (u32 i = threadIdx.x % 32; i < 32 * panels::chunk; i += 32) {
+            u32 set = i / (panels::lanes * panels::chunk);
             float r[1] = {ld_shared_f32(s_slab + i * 4)}, r_c[1];
-            i64 of_col = first + i;
+            i64 of_row = first_row + set * (panels::rows * panels::classes);
+            i64 of_col = first_col + i % (panels::lanes * panels::chunk);
 
-            if (of_col < 0 || of_col >= end)
+            if (of_row >= op.job.m || of_col < 0 || of_col >= end)
                 continue;
             if (op.reads_c)
                 r_c[0] = reg_from_gmem(element_address(
@@ -108,8 +92,10 @@ struct chunk_writer {
     /* What is done to an element is long, and stands here once. */
     DEVICE void gmem_from_any() const
     {
+        int most = min_of((int)shfl_sync_idx((u32)tile.rows, 0), panels::rows); /* the first set's */
+
 #pragma unroll 1
-        for (int i = 0; i < tile.rows; i++) {
+        for (int i = 0; i < most; i++) {
 #pragma unroll
             for (int j = 0; j < panels::chunk; j++) {
                 float r = tile.accum[0][j];
@@ -117,10 +103,10 @@ struct chunk_writer {
 #pragma unroll
                 for (int other = 1; other < panels::rows; other++)
                     r = i == other ? tile.accum[other][j] : r;
-                st_shared_f32(s_slab + (tile.lane * panels::chunk + j) * 4, r);
+                st_shared_f32(s_slab + (threadIdx.x % 32 * panels::chunk + j) * 4, r);
             }
             bar_warp_sync(0xffffffff);
-            gmem_from_slab(row + i * panels::classes);
+            gmem_from_slab(i);
             bar_warp_sync(0xffffffff);
         }
     }

@@ -1,7 +1,8 @@
 /*
  * A few K of both operands, by elements, to the panels of tile/panels.cuh: from global memory to
  * registers while the panels before are multiplied, from there to shared memory when they are free.
- * A thread has a column of B and some K of a row of A; the last few columns are shared by K.
+ * A thread has a column of B, if there are as many, and some K of a row or all of several rows of A;
+ * columns of which there are more than threads are shared by K.
  */
 #pragma once
 
@@ -14,18 +15,22 @@
 struct panel_loader {
     typedef number<cfg::input> in;
 
-    static constexpr int a_step = cfg::threads / cfg::tile_m; /* K of A that all have at once */
+    static constexpr int a_step = max_of(cfg::threads / cfg::tile_m, 1); /* K of A at once */
+    static constexpr int a_rows = max_of(cfg::tile_m / cfg::threads, 1); /* of a thread */
     static constexpr int a_count = panels::depth / a_step;
-    static constexpr u32 more = panels::columns - cfg::threads; /* columns than threads */
+    static constexpr bool has_more_columns = panels::columns > cfg::threads;
+    static constexpr u32 more = has_more_columns ? panels::columns - cfg::threads : 1;
 
-    static_assert(a_count * a_step == panels::depth, "threads fetch alike");
+    static_assert(a_count * a_step == panels::depth && a_rows * cfg::threads == a_step * cfg::tile_m,
+                  "threads fetch alike");
 
     const gemmd_job &job;
     u64 g_a, g_b, g_more;
     u32 thread;
-    bool has_row, has_column, has_more;
-    int left; /* of K */
-    u16 r_a[a_count], r_b[panels::depth], r_more;
+    bool has_column, has_more;
+    i64 rows_left; /* from the thread's first one on */
+    int left;      /* of K */
+    u16 r_a[a_rows][a_count], r_b[panels::depth], r_more;
 
     DEVICE panel_loader(const gemmd_job &of, const raster::place &at, u32 in_thread)
         : job(of), thread(in_thread), left(of.alpha != 0 ? (int)of.k : 0)
@@ -40,9 +45,9 @@ struct panel_loader {
               a_k() * step_a();
         g_b = g_panel + (u64)(column * between * 2);
         g_more = g_panel + (u64)(last * between * 2) + last_k() * step_b();
-        has_row = row < job.m;
-        has_column = column >= 0 && column < job.n;
-        has_more = thread < more * panels::depth && last < job.n;
+        rows_left = job.m - row;
+        has_column = thread < panels::columns && column >= 0 && column < job.n;
+        has_more = has_more_columns && thread < more * panels::depth && last < job.n;
     }
 
     /* Bytes along K. */
@@ -56,9 +61,15 @@ struct panel_loader {
         return (u64)(cfg::trans_b ? 1 : job.ldb) * 2;
     }
 
+    /* The thread's first one; the others follow as many on as there are threads. */
     DEVICE u32 a_row() const
     {
         return thread % cfg::tile_m;
+    }
+
+    DEVICE u64 step_rows() const
+    {
+        return (u64)((cfg::trans_a ? 1 : job.lda) * cfg::threads * 2);
     }
 
     DEVICE u32 a_k() const
@@ -99,8 +110,12 @@ struct panel_loader {
     {
         int count = depth();
 
-        regs_from_line(r_a, g_a, a_step * step_a(),
-                       has_row ? (count - (int)a_k() + a_step - 1) / a_step : 0);
+#pragma unroll
+        for (int i = 0; i < a_rows; i++)
+            regs_from_line(r_a[i], g_a + i * step_rows(), a_step * step_a(),
+                           rows_left > i * cfg::threads
+                               ? (count - (int)a_k() + a_step - 1) / a_step
+                               : 0);
         regs_from_line(r_b, g_b, step_b(), has_column ? count : 0);
         r_more = 0;
         if (has_more && (int)last_k() < count)
@@ -113,13 +128,16 @@ struct panel_loader {
         int count = depth();
 
 #pragma unroll
-        for (int i = 0; i < a_count; i++)
-            st_shared_f32(panels::a_of(s_base, a_k() + i * a_step, a_row()), in::from_bits(r_a[i]));
+        for (int row = 0; row < a_rows; row++)
+#pragma unroll
+            for (int i = 0; i < a_count; i++)
+                st_shared_f32(panels::a_of(s_base, a_k() + i * a_step, a_row() + row * cfg::threads),
+                              in::from_bits(r_a[row][i]));
 #pragma unroll
         for (int i = 0; i < panels::depth; i++)
-            if (i < count)
+            if (i < count && (has_more_columns || thread < panels::columns))
                 st_shared_f32(panels::b_of(s_base, i, thread), in::from_bits(r_b[i]));
-        if (thread < more * panels::depth)
+        if (has_more_columns && thread < more * panels::depth)
             st_shared_f32(panels::b_of(s_base, last_k(), last_column()), in::from_bits(r_more));
         g_a += panels::depth * step_a();
         g_b += panels::depth * step_b();

@@ -11,20 +11,27 @@ struct outer_tile {
     static constexpr int at_once = 4; /* rows, that come by one load of A */
 
     float accum[panels::rows][panels::chunk];
-    u32 warp, lane;
+    u32 warp, set, lane; /* the lane of its set */
     u32 beyond; /* elements of the chunk that D's first column lies behind its start */
-    int rows;   /* of the warp's, that there are */
+    int rows;   /* of the set's, that there are */
 
     /* rows_left: of D, from the tile's first one on. */
     DEVICE outer_tile(u32 in_beyond, int rows_left, u32 thread)
-        : warp(thread / 32), lane(thread % 32), beyond(in_beyond),
-          rows((rows_left - (int)warp + panels::classes - 1) / panels::classes)
+        : warp(thread / 32), set(thread % 32 / panels::lanes), lane(thread % panels::lanes),
+          beyond(in_beyond),
+          rows((rows_left - first_row() + panels::classes - 1) / panels::classes)
     {
 #pragma unroll
         for (int i = 0; i < panels::rows; i++)
 #pragma unroll
             for (int j = 0; j < panels::chunk; j++)
                 accum[i][j] = 0;
+    }
+
+    /* Of the set, in the tile. */
+    DEVICE int first_row() const
+    {
+        return (int)(warp + set * panels::rows * panels::classes);
     }
 
     /* Of the chunk, from the tile's first column on. */
@@ -35,7 +42,7 @@ struct outer_tile {
 
     DEVICE void accum_from_smem(u32 s_base, int count)
     {
-        u32 s_a = panels::a_of(s_base, 0, warp), s_b[panels::chunk];
+        u32 s_a = panels::a_of(s_base, 0, (u32)first_row()), s_b[panels::chunk];
 
 #pragma unroll
         for (int j = 0; j < panels::chunk; j++)
@@ -46,14 +53,14 @@ struct outer_tile {
 
 #pragma unroll
             for (int j = 0; j < panels::chunk; j++)
-                b[j] = ld_shared_f32(s_b[j] + k * (panels::chunk * panels::pitch * 4));
+                b[j] = ld_shared_f32(s_b[j] + k * panels::b_step);
 #pragma unroll
             for (int first = 0; first < panels::rows; first += at_once) {
                 float a[at_once];
 
                 if (first >= rows)
                     break;
-                ld_shared_v4_f32(a, s_a + (k * cfg::tile_m + first) * 4);
+                ld_shared_v4_f32(a, s_a + k * panels::a_step + first * 4);
 #pragma unroll
                 for (int i = 0; i < at_once; i++)
 #pragma unroll

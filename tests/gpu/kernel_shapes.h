@@ -96,6 +96,12 @@ static const struct shape shapes[] = {
     {127, 136, 584, 1, ALIGNED, 2, -3},
     {128, 392, 4160, 1, ALIGNED, 1, 0},
     {129, 136, 1000, 1, ALIGNED, 1, 0},
+    /* few columns, and no gaps between rows of D */
+    {1100, 11, 9, 1, 0, 1, 0},
+    {530, 3, 20, 2, 0, -2, 0},
+    {515, 1, 7, 1, 0, 1, 0},
+    {600, 24, 5, 2, 0, 1, 0},
+    {200, 246, 6, 1, 0, 1, 0},
     /* several tiles for each CTA */
     {3000, 3000, 40, 1, ALIGNED, 1, 0},
     {2050, 2600, 330, 1, ALIGNED, 1, 0},

@@ -25,6 +25,8 @@ static void operand_init(struct run *run, enum operand_role role)
     bool is_input = role == OPERAND_A || role == OPERAND_B;
     bool is_shared = (role == OPERAND_A && shape->one_a) || (role == OPERAND_B && shape->one_b) ||
                      (role == OPERAND_BIAS && shape->one_bias);
+    bool is_on_16 = (is_aligned(run->config) && role != OPERAND_BIAS) ||
+                    (role == OPERAND_D && shape->is_d_aligned);
     size_t size;
 
     matrix->dtype = is_input ? problem->input : problem->output;
@@ -38,7 +40,7 @@ static void operand_init(struct run *run, enum operand_role role)
         return;
     size = dtype_size(matrix->dtype);
     /* A bias may start at any element whatever the copies of the others ask for. */
-    matrix_allocate(matrix, is_aligned(run->config) && role != OPERAND_BIAS ? 16 : size);
+    matrix_allocate(matrix, is_on_16 ? 16 : size);
     if (role != OPERAND_D)
         matrix_fill(matrix);
 }

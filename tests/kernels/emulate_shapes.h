@@ -18,6 +18,7 @@ struct shape {
     uint32_t ctas;
     int pad; /* of leading dimensions, in 16 bytes (V16) or elements */
     bool in_place, one_a, one_b, one_bias, specials, slices, blocks;
+    bool is_d_aligned; /* begins on 16 bytes */
     enum bias bias;
     enum activation activation; /* of integers: relu, if any */
     uint32_t splits;            /* of configurations that have them */
@@ -44,6 +45,10 @@ static const struct shape shapes[] = {
     {"k = 0, bias, gelu_tanh", 0, 17, 0, 33, 0, 0, 2, 1, 0, 1, .bias = BIAS_PER_COLUMN,
      .activation = ACTIVATION_GELU_TANH},
     {"few elements, long K", 0, 2, 0, 3, 0, 700, 2, 1, 0, 1, .pad = 1},
+    {"few columns", 1, 3, 0, 11, 1, 1, 1, -2, 0, 2, .pad = 0, .is_d_aligned = true},
+    {"few columns, gaps", 0, 37, 0, 11, 0, 3, 1, 1, 0, 1, .pad = 1, .is_d_aligned = true},
+    {"few columns, batch", 0, 21, 0, 3, 0, 4, 3, 1, 0, 2, .pad = 0, .is_d_aligned = true},
+    {"few columns, C", 0, 9, 0, 5, 0, 2, 1, 1, 3, 1, .pad = 0, .is_d_aligned = true},
     {"blocks of D", 0, 97, 0, 20, 0, 300, 1, 1, 0, 2, .pad = 1, .blocks = true},
     {"splits", 1, 1, 1, -1, 7, 5, 2, 1, 2, 3, .pad = 1, .splits = 3},
     {"fewer K tiles than splits", 0, 9, 0, 17, 2, 0, 1, 2, 0, 2, .pad = 0, .splits = 5},

@@ -226,6 +226,18 @@ Test(plan, takes_a_tile_that_fills_a_wave)
     cr_expect_eq(choose(&problem, aligned).config.tile_n, 112);
 }
 
+/* Two tiles of 128 rows would be a third more, three of 64 read all of B thrice. */
+Test(plan, takes_a_tile_that_has_as_many_rows)
+{
+    static const int64_t sizes[][3] = {{144, 11008, 3952}, {384, 8192, 4096}, {576, 4096, 2048}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        struct problem problem = layer(sizes[i][0], sizes[i][1], sizes[i][2]);
+
+        cr_expect_eq(choose(&problem, aligned).config.tile_m, 192, "%lld", (long long)problem.m);
+    }
+}
+
 /* With a K tile or two nothing hides how a tile leaves, and D is all there is to do: by 128x64
  * tiles these took 1.2 to 1.4 times as long. */
 Test(plan, takes_few_large_tiles_where_k_is_short)

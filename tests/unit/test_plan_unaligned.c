@@ -77,6 +77,19 @@ Test(plan_unaligned, leaves_short_k_and_few_elements_to_cuda_cores_and_says_so)
     }
 }
 
+/* Of a D of few columns without gaps a CTA has 512 rows; where rows end one by one it would have
+ * too many ends. */
+Test(plan_unaligned, takes_tall_tiles_for_few_columns_that_are_one_run_of_memory)
+{
+    struct problem problem = layer(9971, 11, 1);
+
+    cr_expect_eq(choose(&problem, aligned).config.tile_m, 512);
+    problem.operand[OPERAND_D].ld = 13;
+    cr_expect_neq(choose(&problem, aligned).config.tile_m, 512);
+    problem = layer(15000, 25, 3);
+    cr_expect_eq(choose(&problem, aligned).config.tile_m, 64, "more columns than such a tile");
+}
+
 /* 0 when it is not among the candidates. */
 static double predicted_with(const struct problem *problem,
                              enum config_family family,
