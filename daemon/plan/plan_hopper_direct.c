@@ -38,16 +38,15 @@
 #define DOT_HBM_EFFICIENCY 0.85
 
 #define OUTER_LAUNCH_SECONDS 0.76e-6
-#define OUTER_HBM_EFFICIENCY 0.575 /* of whole sectors; rows of a tile begin and end within some   \
-                                    */
-#define OUTER_SECTOR        32.0   /* bytes */
-#define OUTER_ROWS          64.0 /* of D, by a CTA, if each thread of a row has as many as it may */
-#define OUTER_ROWS_SECONDS  0.37e-6 /* of a tile that has all its rows */
-#define OUTER_EDGES_SECONDS 0.33e-6 /* of as many that start anywhere, and end by elements */
-#define OUTER_TURN_K        8       /* K that are fetched at once */
-#define OUTER_TURN_CLOCKS   680.0   /* until they are there */
-#define OUTER_TILE_ISSUES   1900.0  /* instructions of warps */
-#define OUTER_K_ISSUES      1353.0  /* for each K */
+#define OUTER_HBM_EFFICIENCY 0.575   /* of whole sectors */
+#define OUTER_SECTOR         32.0    /* bytes; rows of a tile begin and end within some */
+#define OUTER_ROWS           64.0    /* of a CTA, when all threads of a row have all they may */
+#define OUTER_ROWS_SECONDS   0.37e-6 /* of a tile that has as many */
+#define OUTER_EDGES_SECONDS  0.33e-6 /* of as many that start anywhere, and end by elements */
+#define OUTER_TURN_K         8       /* K that are fetched at once */
+#define OUTER_TURN_CLOCKS    680.0   /* until they are there */
+#define OUTER_TILE_ISSUES    1900.0  /* instructions of warps */
+#define OUTER_K_ISSUES       1353.0  /* for each K */
 
 bool plan_hopper_direct_can(const struct problem *problem)
 {

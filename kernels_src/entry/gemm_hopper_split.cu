@@ -127,18 +127,22 @@ extern "C" __global__ void __launch_bounds__(cfg::threads_held, cfg::ctas_per_mu
     u32 warp = shfl_sync_idx(threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     launch in = {feed, maps, cvta_to_shared(dynamic_shared), cta_place_of(blockIdx.x, gridDim.x)};
 
-    if (warp == 0)
+    if (warp == 0 && !loader_makes_barriers)
         barriers_init(in.s_base, (int)lane);
     if (warp < smem::warps) {
         if (cfg::moves_registers)
             setmaxnreg_inc<224>();
-        cluster_meet();
+        multipliers_meet();
         multiplier(in, (int)warp / 4, warp % 4, lane).run();
     } else if constexpr (cfg::realigns) {
         if (threadIdx.x == smem::warps * 32)
             lead_on(feed.jobs[0]);
+        if (warp == smem::warps) {
+            barriers_init(in.s_base, (int)lane);
+            barriers_made();
+        }
         realigner copies(feed, in.place, in.s_base, threadIdx.x - smem::warps * 32);
-        cluster_meet();
+        bar_sync(realigner::barrier, cfg::loading_warps * 32);
         copies.run();
         griddepcontrol_wait(); /* if there was nothing to do: no grid ends before the one before */
     } else {

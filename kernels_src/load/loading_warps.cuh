@@ -14,10 +14,15 @@ struct launch {
     cta_place place;
 };
 
-/* By all of them, which meet the others first. `warp`: of theirs. */
+/* By all of them. `warp`: of theirs. */
 DEVICE void load(const launch &in, u32 warp, u32 lane)
 {
     if (warp == 0) {
+        if constexpr (loader_makes_barriers) {
+            barriers_init(in.s_base, (int)lane);
+            bar_warp_sync(0xffffffffu); /* one lane arrives at what another has made */
+            barriers_made();
+        }
         loader loads(in.feed, in.maps, in.place, in.s_base, elect_sync());
 
         loads.stamp.open(GEMMD_STAMP_LOADER, lane == 0);
@@ -26,7 +31,7 @@ DEVICE void load(const launch &in, u32 warp, u32 lane)
     }
     if (warp == 1 && lane == 0)
         lead_on(in.feed.jobs[0]);
-    cluster_meet();
+    loader_meets();
     if (warp == 1 && lane == 0)
         take_turn();
 }

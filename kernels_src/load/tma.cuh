@@ -271,7 +271,7 @@ struct loader {
             bool has_unit = next_unit();
 
             if (!has_met)
-                cluster_meet();
+                loader_meets();
             if (!has_unit)
                 break;
             if (!is_settled) {

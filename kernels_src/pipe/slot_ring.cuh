@@ -103,7 +103,7 @@ DEVICE void wait_parity_of_cluster(u32 s_barrier, u32 parity)
             fault();
 }
 
-/* One warp, before all others go on (cluster_meet). Each lane has barriers of its own: one thread
+/* One warp, before all others go on. Each lane has barriers of its own: one thread
  * took 700 cycles for all of them, a third of the way to the first copy. */
 DEVICE void barriers_init(u32 s_base, int lane)
 {
@@ -122,16 +122,45 @@ DEVICE void barriers_init(u32 s_base, int lane)
     fence_mbarrier_init_release_cluster();
 }
 
-/* All threads of the cluster. The barriers are all that is to be seen, and their fence releases
- * them. */
+/* --- until all know of the barriers ---
+ *
+ * Of a cluster all threads meet. A CTA by itself waits for nobody but the warp that has made them,
+ * which is the one that loads, and goes on: threads that each come by an instruction of their own
+ * may not meet at a barrier of the CTA (synccheck: "Divergent thread(s) in block"), but one of them
+ * may wait for another. Simpler schedules have no such warp, and come by one instruction.
+ */
+constexpr bool loader_makes_barriers = cfg::is_specialized && cfg::cluster == 1;
+constexpr u32 made_barrier = 8; /* named; groups have 1 + group */
+constexpr u32 made_threads = 32 + cfg::groups * 128;
+
 DEVICE void cluster_meet()
 {
-    if constexpr (cfg::cluster == 1) {
+    barrier_cluster_arrive_relaxed(); /* the fence of who made the barriers releases them */
+    barrier_cluster_wait_acquire();
+}
+
+/* By the warp that has made the barriers, in a CTA by itself. */
+DEVICE void barriers_made()
+{
+    bar_arrive(made_barrier, made_threads);
+}
+
+/* By all that multiply, before anything else of the ring. */
+DEVICE void multipliers_meet()
+{
+    if constexpr (loader_makes_barriers)
+        bar_sync(made_barrier, made_threads);
+    else if constexpr (cfg::cluster == 1)
         bar_sync_0();
-    } else {
-        barrier_cluster_arrive_relaxed();
-        barrier_cluster_wait_acquire();
-    }
+    else
+        cluster_meet();
+}
+
+/* By a warp that loads, and has made the barriers if it is to. */
+DEVICE void loader_meets()
+{
+    if constexpr (!loader_makes_barriers)
+        cluster_meet();
 }
 
 /* All threads, last of all, where CTAs take from each other's shared memory (of CTAs that copy to

@@ -17,6 +17,12 @@ DEVICE void bar_sync(u32 barrier, u32 threads)
     asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+/* The part of one that waits for nobody: what it wrote before, those see who wait there. */
+DEVICE void bar_arrive(u32 barrier, u32 threads)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
 /* The same for the lanes of one warp. */
 DEVICE void bar_warp_sync(u32 membermask)
 {

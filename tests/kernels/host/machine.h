@@ -170,16 +170,23 @@ __attribute__((noinline)) inline void resume(fiber &f)
     setcontext(&f.start);
 }
 
+/* Whether it was the last one. */
+inline bool arrive(barrier &at, unsigned int expected)
+{
+    self.moved++;
+    if (++at.arrived < expected)
+        return false;
+    at.arrived = 0;
+    at.generation++;
+    return true;
+}
+
 inline void meet(barrier &at, unsigned int expected, const char *name = "its warp")
 {
     unsigned int generation = at.generation;
 
-    self.moved++;
-    if (++at.arrived == expected) {
-        at.arrived = 0;
-        at.generation++;
+    if (arrive(at, expected))
         return;
-    }
     now().waits_for = name;
     now().waits_at = expected;
     while (at.generation == generation)

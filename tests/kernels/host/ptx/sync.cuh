@@ -10,7 +10,14 @@ inline void bar_sync_0()
 
 inline void bar_sync(u32 barrier, u32 threads)
 {
+    host::expect_fenced();
     machine::meet(machine::now_cta().named[barrier], threads);
+}
+
+inline void bar_arrive(u32 barrier, u32 threads)
+{
+    host::expect_fenced();
+    machine::arrive(machine::now_cta().named[barrier], threads);
 }
 
 inline void bar_warp_sync(u32 membermask)
