@@ -297,6 +297,12 @@ Test(cuda_launch, lets_the_next_begin_at_once_by_the_places_that_a_grid_of_its_k
     job.m = FAKE_DRIVER_MULTIPROCESSORS * TILE; /* all places */
     cr_expect(is_settled(&job));
     cr_expect(launched.flags & GEMMD_JOB_NEXT_AT_ONCE);
+    job.m /= 2;
+    job.splits = 2; /* which wait for the end of the grid before where they are */
+    cr_expect(is_settled(&job));
+    cr_expect_not(launched.flags & GEMMD_JOB_NEXT_AT_ONCE);
+    job.m *= 2;
+    job.splits = 0;
 
     of_pairs.cluster_m = 2;
     load(of_pairs);
