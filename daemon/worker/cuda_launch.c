@@ -55,8 +55,8 @@ static uint64_t ctas_at_once(const struct cuda_kernel *kernel, uint32_t multipro
 
 /* What the next grid waits for is its launch, not a place. All CTAs of this one have begun by then;
  * those of the next have places beside them, or take what falls free, one by one. Clusters do not:
- * of places that fall free two seldom lie beside each other. Nor do splits, which hold a place until
- * this grid has ended, for the workspace: 16x2112x7168 by 99 CTAs takes 10.1 us so, and 9.0. */
+ * of places that fall free two seldom lie beside each other. Nor do splits, which hold a place
+ * until this grid has ended, for the workspace: 16x2112x7168 by 99 CTAs took 10 us so, and 9. */
 static bool
 leaves_room(const struct cuda_kernel *kernel, const struct gemmd_job *job, uint32_t multiprocessors)
 {
