@@ -291,7 +291,7 @@ static void hopper_resources(const struct config *config,
 #define DIRECT_CHUNK 8  /* elements that a thread stores at once, and rows that begin alike */
 #define DIRECT_PITCH 36 /* words: kernels_src/tile/panels.cuh */
 #define DIRECT_BANKS 32
-#define DIRECT_PAD   4 /* words, of as many rows that begin alike as there are banks */
+#define DIRECT_PAD   4 /* words, where rows that begin alike are a multiple of the banks */
 
 /* Panels of both operands in 32 bits, or on the way out a chunk of each thread; of DOT, a sum of
  * each thread. */

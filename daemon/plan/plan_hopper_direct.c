@@ -90,10 +90,15 @@ static struct work dot_work(const struct problem *problem, double elements, doub
     };
 }
 
-/* D is one run of memory, and leaves by whole chunks (kernels_src/epi/store_run.cuh). */
+/* D is one run of memory, and leaves by whole chunks if it starts on one, which only the job says
+ * (kernels_src/epi/store_run.cuh). */
 static bool is_run(const struct problem *problem, const struct config *config)
 {
-    return problem->n <= config->tile_n && problem->operand[OPERAND_D].ld == problem->n &&
+    const struct problem_operand *d = &problem->operand[OPERAND_D];
+    bool are_items_alike =
+        problem->batch == 1 || d->stride * (int64_t)dtype_size(problem->output) % 16 == 0;
+
+    return are_items_alike && problem->n <= config->tile_n && d->ld == problem->n &&
            problem->beta == 0 && problem->bias == BIAS_NONE &&
            problem->activation == ACTIVATION_NONE;
 }

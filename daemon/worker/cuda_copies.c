@@ -26,8 +26,7 @@ static int launch(const struct cuda_launch_target *target,
                          parameters, /* extra= */ NULL);
 }
 
-/* Nobody writes what is copied, or reads where it is copied to. A large product begins when the one
- * before it has ended (cuda_launch.c), and would not if its copies let it begin sooner. */
+/* Nobody writes what is copied, or reads what lies where it is copied to. */
 static bool can_be_early(const struct cuda_launch_target *target, const struct gemmd_job *job)
 {
     const struct cuda_scratch *scratch = target->scratch;
@@ -47,6 +46,7 @@ static bool are_there(const struct cuda_launch_target *target, const struct gemm
 int cuda_copies_make(const struct cuda_launch_target *target,
                      const struct cuda_kernel *kernel,
                      struct gemmd_job *job,
+                     bool *ret_are_read,
                      struct fault *ret_fault)
 {
     struct cuda_scratch *scratch = target->scratch;
@@ -56,6 +56,7 @@ int cuda_copies_make(const struct cuda_launch_target *target,
     bool is_early;
     int r;
 
+    *ret_are_read = size > 0;
     if (size == 0)
         return 0;
     if (are_there(target, job)) {

@@ -55,8 +55,9 @@ static uint64_t ctas_at_once(const struct cuda_kernel *kernel, uint32_t multipro
 
 /* What the next grid waits for is its launch, not a place. All CTAs of this one have begun by then;
  * those of the next have places beside them, or take what falls free, one by one. Clusters do not:
- * of places that fall free two seldom lie beside each other. Nor do splits, which hold a place
- * until this grid has ended, for the workspace: 16x2112x7168 by 99 CTAs took 10 us so, and 9. */
+ * of places that fall free two seldom lie beside each other. Nor do splits, which share a workspace
+ * with this grid, and mostly hold a place until it has ended: 16x2112x7168 by 99 CTAs took 10 us
+ * so, and 9. */
 static bool
 leaves_room(const struct cuda_kernel *kernel, const struct gemmd_job *job, uint32_t multiprocessors)
 {
@@ -248,12 +249,14 @@ static int launch_sum(const struct cuda_launch_target *target,
 static int prepare(const struct cuda_launch_target *target,
                    const struct cuda_kernel *kernel,
                    struct gemmd_job *job,
+                   bool *ret_reads_copies,
                    struct fault *ret_fault)
 {
     int r = 0;
 
+    *ret_reads_copies = false;
     if (kernel->repack)
-        r = cuda_copies_make(target, kernel, job, ret_fault);
+        r = cuda_copies_make(target, kernel, job, ret_reads_copies, ret_fault);
     if (!r && (job->splits > 1 || kernel->sum))
         r = cuda_workspace_give(target->workspace, target->driver, target->stream, kernel, job,
                                 ret_fault);
@@ -290,13 +293,14 @@ int cuda_launch(const struct cuda_launch_target *target,
 {
     struct gemmd_feed own = {.job_count = feed->job_count, .jobs[0] = feed->jobs[0]};
     struct access written;
+    bool reads_copies;
     int r;
 
     if (!kernel->begins_early)
         return launch_whole(target, kernel, feed, ret_fault);
 
     assert(feed->job_count == 1); /* scratch and workspace are for one job at a time */
-    r = prepare(target, kernel, &own.jobs[0], ret_fault);
+    r = prepare(target, kernel, &own.jobs[0], &reads_copies, ret_fault);
     if (!r)
         r = launch_feed(target, kernel, &own, ret_fault);
     if (!r && kernel->sum)
@@ -308,7 +312,7 @@ int cuda_launch(const struct cuda_launch_target *target,
         cuda_running_more(target->running, written);
     else
         cuda_running_only(target->running, 1, &written);
-    if (kernel->repack)
+    if (reads_copies)
         cuda_copies_read(target);
     return 0;
 }

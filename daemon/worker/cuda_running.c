@@ -1,5 +1,7 @@
 #include "cuda_running.h"
 
+_Static_assert(CUDA_RUNNING_MAX >= GEMMD_FEED_JOBS, "what a feed of jobs writes");
+
 void cuda_running_only(struct cuda_running *running, size_t count, const struct access written[])
 {
     assert(count <= CUDA_RUNNING_MAX);

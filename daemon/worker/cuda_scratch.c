@@ -41,7 +41,8 @@ static int reserve(struct cuda_scratch *scratch, uint64_t size, struct fault *re
     return r;
 }
 
-/* Places that were small stay as large as the largest of these. */
+/* Places have all of the block, so that somewhat larger uses find them large enough. A device that
+ * has no memory for some of them may have it for one. */
 static int divide(struct cuda_scratch *scratch,
                   uint64_t size,
                   uint32_t count,
@@ -51,10 +52,15 @@ static int divide(struct cuda_scratch *scratch,
     uint64_t place_size = round_up(size, PLACE_ALIGNMENT);
     int r = reserve(scratch, place_size * count, ret_fault);
 
+    if (r == DRIVER_E_FAULT && ret_fault->status == STATUS_OUT_OF_MEMORY && count > 1) {
+        count = 1;
+        r = reserve(scratch, place_size, ret_fault);
+    }
     if (r)
         return r;
-    scratch->place_size = place_size;
+    scratch->place_size = scratch->size / count / PLACE_ALIGNMENT * PLACE_ALIGNMENT;
     scratch->place_count = count;
+    scratch->place = 0;
     for (uint32_t i = 0; i < CUDA_SCRATCH_PLACES; i++)
         scratch->reader[i] = launch;
     return 0;
@@ -73,13 +79,10 @@ int cuda_scratch_next(struct cuda_scratch *scratch,
                       struct fault *ret_fault)
 {
     uint32_t count = places_for(size);
-    int r = 0;
 
     scratch->holder = 0;
     if (count != scratch->place_count || size > scratch->place_size)
-        r = divide(scratch, size, count, launch, ret_fault);
-    if (r)
-        return r;
+        return divide(scratch, size, count, launch, ret_fault);
     scratch->place = (scratch->place + 1) % count;
     return 0;
 }

@@ -38,8 +38,8 @@ void cuda_scratch_init(struct cuda_scratch *scratch, const struct driver *driver
 void cuda_scratch_deinit(struct cuda_scratch *scratch);
 
 /* The next place, of at least `size` bytes, for what comes next on the stream; it has no holder.
- * launch: number of the latest, which may read any place of a block that is divided anew. 0,
- * DRIVER_E_FAULT or < 0 as driver_check(). */
+ * launch: number of the latest, which may read any place of a block that is divided anew; then the
+ * next is the first. 0, DRIVER_E_FAULT or < 0 as driver_check(). */
 int cuda_scratch_next(struct cuda_scratch *scratch,
                       uint64_t size,
                       uint64_t launch,

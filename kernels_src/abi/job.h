@@ -187,7 +187,8 @@ static inline
 #define GEMMD_REPACK_THREADS  256  /* of a CTA */
 #define GEMMD_REPACK_CHUNKS   1024 /* of 16 bytes that a CTA has under way */
 
-/* No launch that may still run writes the inputs or reads the copies. */
+/* Of flags: no launch that may still run writes the inputs, or reads what lies where the copies
+ * go. */
 #define GEMMD_REPACK_AT_ONCE 1u
 
 /* Parameter of the kernel that makes such copies, launched before the product's. */

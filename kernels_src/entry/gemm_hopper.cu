@@ -1,8 +1,8 @@
 /*
  * The hopper family: tensor copies, mbarriers, wgmma. sm_90a.
  *
- * Roles by warpgroup. Specialised schedules: group 0 gives its registers away and its first warp
- * loads; the others multiply and store, together on one tile (coop) or each on every other unit
+ * Roles by warpgroup. Specialised schedules: the first warp of group 0 loads, and the group gives
+ * its registers away where two others multiply; these multiply and store, together on one tile (coop) or each on every other unit
  * (pingpong), so that one stores while the other multiplies. The simpler schedules have no group
  * for loading: the first thread of those that multiply does it in passing.
  *

@@ -142,7 +142,7 @@ extern "C" __global__ void __launch_bounds__(cfg::threads_held, cfg::ctas_per_mu
             barriers_made();
         }
         realigner copies(feed, in.place, in.s_base, threadIdx.x - smem::warps * 32);
-        bar_sync(realigner::barrier, cfg::loading_warps * 32);
+        bar_sync(realigner::barrier, cfg::loading_warps * 32); /* what the first of them made */
         copies.run();
         griddepcontrol_wait(); /* if there was nothing to do: no grid ends before the one before */
     } else {

@@ -3,7 +3,7 @@
  * memory each lies as far behind a chunk of 16 bytes as in D, so that the chunks of D are those of
  * shared memory. Whole ones leave as they are, ends in pieces of 8, 4 and 2 bytes.
  *
- * To shift chunks on the way out, each out of two neighbours, took more instructions than all else.
+ * To shift chunks on the way out, each out of two neighbours, was half of all instructions.
  */
 #pragma once
 
@@ -69,7 +69,7 @@ struct rounded_part {
     {
         bool is_within = s_pair % 4 != 0;
         u32 s_word = s_pair & ~3u, neighbour = (lane & ~3u) | ((lane - 1) & 3);
-        float right = 0, before = 0; /* of the row's end before: of no element */
+        float right = 0, before = 0; /* what the first lane puts before its row is no element of D */
 
 #pragma unroll
         for (int i = 0; i < cols / 8; i++) {
@@ -177,7 +177,7 @@ struct rounded_part {
         u64 g_chunk = g_row(row) - beyond(row) + number * 16;
         u32 s_chunk = s_rows + row * pitch + number * 16;
 
-        if ((int)row >= rows_left)
+        if ((int)row >= rows_left) /* no more than eight: the other lanes have nothing */
             return;
         if (begin != 0 && end != 16)
             gmem_from_middle(g_chunk, s_chunk, begin, end);

@@ -1,11 +1,10 @@
 /*
  * The way out where rows of C and D start anywhere: accumulators through shared memory to D by the
- * warp that has them, eight rows at a time. Inside a row stores are of 16 bytes and aligned, the
- * elements at its two ends go one by one.
+ * warp that has them, eight rows at a time. Inside a row stores are of 16 bytes and aligned.
  *
- * Plain products are rounded first: a store takes 16 bytes out of two neighbouring chunks of shared
- * memory. All others are rounded last: sums stay fp32 until the lane that stores them has C, bias
- * and activation for them. Every byte of C is read by the lane that then writes D's, so D may be C.
+ * Plain products are rounded first, and leave from shared memory as they lie there
+ * (epi/rounded_part.cuh). All others are rounded last: sums stay fp32 until the lane that stores them
+ * has C, bias and activation for them, and the ends of rows go by elements. Every byte of C is read by the lane that then writes D's, so D may be C.
  *
  * Who meets whom: the lanes of a warp, which has its part of the group's buffers to itself.
  */

@@ -7,7 +7,6 @@
 
 #include "epi/chunk.cuh"
 #include "epi/ops.cuh"
-#include "epi/quad.cuh"
 #include "mma/outer.cuh"
 #include "ptx/sync.cuh"
 #include "ptx/warp.cuh"

@@ -13,7 +13,7 @@ struct outer_tile {
     float accum[panels::rows][panels::chunk];
     u32 warp, set, lane; /* the lane of its set */
     u32 beyond; /* elements of the chunk that D's first column lies behind its start */
-    int rows;   /* of the set's, that there are */
+    int rows;   /* of D from the set's first one on: more than it has, or none, or less */
 
     /* rows_left: of D, from the tile's first one on. */
     DEVICE outer_tile(u32 in_beyond, int rows_left, u32 thread)

@@ -67,7 +67,6 @@ struct run_tile {
         find(s_base, s_a, s_b);
 #pragma unroll 1
         for (int k = 0; k < count; k++) {
-
 #pragma unroll
             for (int j = 0; j < panels::chunk; j++) {
                 float b = ld_shared_f32(s_b[j] + k * panels::b_step);

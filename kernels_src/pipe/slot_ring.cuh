@@ -103,8 +103,8 @@ DEVICE void wait_parity_of_cluster(u32 s_barrier, u32 parity)
             fault();
 }
 
-/* One warp, before all others go on. Each lane has barriers of its own: one thread
- * took 700 cycles for all of them, a third of the way to the first copy. */
+/* One warp, before all others go on. Each lane has barriers of its own: one thread took 700 cycles
+ * for all of them, a third of the way to the first copy. */
 DEVICE void barriers_init(u32 s_base, int lane)
 {
     static_assert(cfg::stages <= 32 && smem::warps <= 32, "a lane for each");
@@ -124,10 +124,11 @@ DEVICE void barriers_init(u32 s_base, int lane)
 
 /* --- until all know of the barriers ---
  *
- * Of a cluster all threads meet. A CTA by itself waits for nobody but the warp that has made them,
- * which is the one that loads, and goes on: threads that each come by an instruction of their own
- * may not meet at a barrier of the CTA (synccheck: "Divergent thread(s) in block"), but one of them
- * may wait for another. Simpler schedules have no such warp, and come by one instruction.
+ * Of a cluster all threads meet. In a CTA by itself the loading warp makes them and goes on: its 32
+ * threads arrive at a named barrier, at which all that multiply wait (32 + 128 for each group); its
+ * one phase ends before the first product. PTX would let all meet there by instructions of their
+ * own, but synccheck reports it ("Divergent thread(s) in block"). Schedules without a loading warp
+ * come by one instruction, all threads of the CTA.
  */
 constexpr bool loader_makes_barriers = cfg::is_specialized && cfg::cluster == 1;
 constexpr u32 made_barrier = 8; /* named; groups have 1 + group */
@@ -156,7 +157,7 @@ DEVICE void multipliers_meet()
         cluster_meet();
 }
 
-/* By a warp that loads, and has made the barriers if it is to. */
+/* By all warps beside those that multiply; nothing in a CTA by itself. */
 DEVICE void loader_meets()
 {
     if constexpr (!loader_makes_barriers)

@@ -24,6 +24,8 @@ extern "C" {
 __device__ struct gemmd_stamps gemmd_stamp_buffer;
 }
 
+static_assert(GEMMD_STAMP_GROUP_0 + cfg::groups <= GEMMD_STAMP_LANES, "a lane for each group");
+
 struct stamps {
     static constexpr u32 last = GEMMD_STAMP_RECORDS - 1;
     static constexpr u32 what_shift = 24;

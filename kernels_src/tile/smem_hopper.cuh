@@ -3,7 +3,8 @@
  *
  *   ring      stages slots, each an A tile and a B tile
  *   raw       where rows start anywhere: tiles as they lie in memory, before they are shifted
- *   buffers   for each group of warps that multiplies, two for 64 rows x 128 bytes of D
+ *   buffers   for each group of warps that multiplies, two for 64 rows x 128 bytes of D;
+ *             where these start anywhere, 16 bytes more for each of eight rows of a warp
  *   barriers  full and empty of each slot, turn of each group
  *
  * Split configurations have, in place of the buffers and their barriers (those that leave parts:
@@ -27,7 +28,9 @@ constexpr int raw_size = cfg::realigns ? raw_tiles * raw_slot_size : 0;
 constexpr int buffer_rows = 64;
 constexpr int buffer_size = buffer_rows * swizzle_row;
 /* Eight rows of each warp may begin anywhere in a chunk: epi/rounded_part.cuh. */
-constexpr int group_buffers_size = 2 * buffer_size + (cfg::stores_anywhere ? 4 * 8 * 16 : 0);
+constexpr int part_rows = 8, chunk_bytes = 16;
+constexpr int group_buffers_size =
+    2 * buffer_size + (cfg::stores_anywhere ? 4 * part_rows * chunk_bytes : 0);
 constexpr int buffers_size = cfg::groups * group_buffers_size;
 
 /* A chunk: four accumulators of each lane, 16 rows x 8 columns of the tile. The CTAs of a cluster

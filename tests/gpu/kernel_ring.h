@@ -3,12 +3,13 @@
  * that overlap as the worker's do (daemon/worker/cuda_launch.h).
  *
  * What it is for: ordinary loads go through the L1 of a multiprocessor, which the stores of others
- * do not reach. Kernels on CUDA cores load A and B so, most kernels C. Behind griddepcontrol.wait
- * the PTX ISA promises that what the grids before wrote is visible. Inputs that are settled are
- * read without it: what wrote them has ended before this grid began, and that a line of before is
- * not in an L1 any more rests on "the driver must invalidate global L1 cache lines between
- * dependent grids" (PTX ISA, Cache Operators), of which nobody says when it happens where a grid
- * begins beside others. If ever a reader sees what was there before, this tells so.
+ * do not reach. Kernels on CUDA cores load A and B so, most kernels C, and so do launches that copy
+ * inputs, though here by one CTA. Behind griddepcontrol.wait the PTX ISA promises that what the
+ * grids before wrote is visible. Inputs that are settled are read without it: what wrote them has
+ * ended before this grid began, and that a line of before is not in an L1 any more rests on "the
+ * driver must invalidate global L1 cache lines between dependent grids" (PTX ISA, Cache Operators),
+ * of which nobody says when it happens where a grid begins beside others. If ever a reader sees
+ * what was there before, this tells so.
  *
  * A ring of four matrices: in round r a grid of one CTA writes matrix r % 4, then the kernel that
  * is looked at reads the one of up to three rounds ago, as A or as C, in as many items of a batch

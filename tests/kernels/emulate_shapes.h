@@ -46,6 +46,7 @@ static const struct shape shapes[] = {
      .activation = ACTIVATION_GELU_TANH},
     {"few elements, long K", 0, 2, 0, 3, 0, 700, 2, 1, 0, 1, .pad = 1},
     {"few columns", 1, 3, 0, 11, 1, 1, 1, -2, 0, 2, .pad = 0, .is_d_aligned = true},
+    {"all columns of a tile", 1, 3, 1, 0, 0, 1, 1, 1, 0, 1, .pad = 0, .is_d_aligned = true},
     {"few columns, gaps", 0, 37, 0, 11, 0, 3, 1, 1, 0, 1, .pad = 1, .is_d_aligned = true},
     {"few columns, batch", 0, 21, 0, 3, 0, 4, 3, 1, 0, 2, .pad = 0, .is_d_aligned = true},
     {"few columns, C", 0, 9, 0, 5, 0, 2, 1, 1, 3, 1, .pad = 0, .is_d_aligned = true},

@@ -145,15 +145,37 @@ Test(cuda_copies, later_slices_of_a_job_find_the_copies_of_the_first)
     cr_expect_eq(fake_driver_repacks(), 2, "a slice of another job");
 }
 
-Test(cuda_copies, answers_that_there_is_no_memory_for_copies)
+/* 34 MB of A, which have one place, far from B and D. */
+static struct gemmd_command large_product(void)
 {
     struct gemmd_command command = unaligned_product();
+    struct gemmd_job *job = &command.body.gemm;
+
+    job->m = CUDA_SCRATCH_MIDDLE / (33 * 2) + 1;
+    job->b = job->a + (40 << 20);
+    job->d = job->a + sizeof(memory);
+    return command;
+}
+
+Test(cuda_copies, answer_that_there_is_no_memory_for_them)
+{
+    struct gemmd_command command = large_product();
 
     load_repacking();
     fake_driver_fail("cuMemAllocAsync", 0, CUDA_ERROR_OUT_OF_MEMORY);
     cr_expect_eq(submit(&command), STATUS_OUT_OF_MEMORY);
     cr_expect_eq(fake_driver_calls("cuLaunchKernelEx"), 0);
     cr_expect_eq(submit(&command), STATUS_OK);
+}
+
+Test(cuda_copies, make_do_with_one_place_where_there_is_no_memory_for_more)
+{
+    struct gemmd_command command = unaligned_product();
+
+    load_repacking();
+    fake_driver_fail("cuMemAllocAsync", 0, CUDA_ERROR_OUT_OF_MEMORY);
+    cr_expect_eq(submit(&command), STATUS_OK);
+    cr_expect_eq(fake_driver_repacks(), 1);
 }
 
 Test(cuda_copies, copies_give_way_when_the_device_has_no_memory_for_a_buffer)
@@ -216,8 +238,8 @@ Test(cuda_copies, wait_for_the_launch_that_writes_an_input)
     cr_expect_not(are_made_at_once(&command));
 }
 
-/* Launches that let the next begin at once may all still run, and there are four places. */
-Test(cuda_copies, wait_until_nobody_reads_the_place_that_they_are_made_in)
+/* Of launches that let the next begin at once no more than eight are compared with. */
+Test(cuda_copies, wait_when_as_many_launches_run_as_are_counted)
 {
     struct gemmd_command command = first_product();
     int made = 0;
@@ -225,10 +247,29 @@ Test(cuda_copies, wait_until_nobody_reads_the_place_that_they_are_made_in)
     do
         command.body.gemm.d += 0x2000;
     while (++made < 100 && are_made_at_once(&command));
-    cr_expect_gt(made, 1);
-    cr_expect_leq(made, CUDA_SCRATCH_PLACES);
+    cr_expect_eq(made, CUDA_RUNNING_MAX / 2);
     command.body.gemm.d += 0x2000;
     cr_expect(are_made_at_once(&command), "all that began before have ended");
+}
+
+/* 4.2 MB of A: two places, and three products that let the next begin at once. */
+Test(cuda_copies, wait_until_nobody_reads_the_place_that_they_are_made_in)
+{
+    struct gemmd_command command = unaligned_product();
+    struct gemmd_job *job = &command.body.gemm;
+
+    job->m = 256;
+    job->k = job->lda = 8201;
+    job->b = job->a + (16 << 20);
+    job->d = job->a + (32 << 20);
+    load_repacking();
+    cr_expect(are_made_at_once(&command));
+    job->d += 1 << 20;
+    cr_expect(are_made_at_once(&command));
+    job->d += 1 << 20;
+    cr_expect_not(are_made_at_once(&command), "two launches ago");
+    job->d += 1 << 20;
+    cr_expect(are_made_at_once(&command), "the copies before waited for all");
 }
 
 Test(cuda_copies, of_a_product_that_begins_when_the_one_before_has_ended_do_so_too)
@@ -243,12 +284,36 @@ Test(cuda_copies, of_a_product_that_begins_when_the_one_before_has_ended_do_so_t
     cr_expect_not(are_made_at_once(&command));
 }
 
-Test(cuda_copies, that_are_large_have_one_place_and_wait_for_its_reader)
+Test(cuda_copies, that_are_large_wait_for_the_reader_of_their_only_place)
 {
-    struct gemmd_command command = first_product();
+    struct gemmd_command command = large_product();
 
-    command.body.gemm.m = CUDA_SCRATCH_MIDDLE / (33 * 2) + 1;
-    command.body.gemm.b = command.body.gemm.d = command.body.gemm.a + sizeof(memory);
-    cr_expect_not(are_made_at_once(&command), "places are divided anew");
-    cr_expect_not(are_made_at_once(&command), "the one before reads it");
+    load_repacking();
+    cr_expect(are_made_at_once(&command), "there is none before");
+    command.body.gemm.d += 128 << 20;
+    cr_expect_not(are_made_at_once(&command), "the product before, of many units, reads it");
+}
+
+Test(cuda_copies, wait_when_places_are_divided_anew)
+{
+    struct gemmd_command small = first_product(), large = large_product();
+
+    large.job = small.job;
+    cr_expect_not(are_made_at_once(&large));
+}
+
+/* A product whose inputs need no copies reads no place. */
+Test(cuda_copies, do_not_wait_for_products_that_read_none)
+{
+    struct gemmd_command command = large_product(), aligned = large_product();
+
+    load_repacking();
+    cr_expect(are_made_at_once(&command), "there is none before");
+    aligned.job = ++command.job;
+    aligned.body.gemm.lda = 40;
+    aligned.body.gemm.d += 128 << 20;
+    cr_assert_eq(submit(&aligned), STATUS_OK);
+    cr_assert_eq(fake_driver_repacks(), 1);
+    command.body.gemm.d += 256 << 20;
+    cr_expect(are_made_at_once(&command), "their reader has ended");
 }

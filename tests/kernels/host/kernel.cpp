@@ -73,6 +73,19 @@ static void add_inputs(const gemmd_job &job, bool trans_a, bool trans_b)
               job.batch);
 }
 
+/* What an operand is, in whole chunks of memory, and where its copy lies. */
+static void add_free(const gemmd_repack_operand &of)
+{
+    u64 elements = (u64)((of.items - 1) * of.stride + (of.rows - 1) * of.ld + of.columns);
+    u64 copied = (u64)((of.items - 1) * of.to_stride + of.rows * of.to_ld);
+
+    if (of.rows == 0)
+        return;
+    machine::self.free.push_back(
+        {of.source & ~(u64)15, (of.source + elements * cfg::input_size + 15) & ~(u64)15});
+    machine::self.free.push_back({of.destination, of.destination + copied * cfg::input_size});
+}
+
 static const gemmd_repack *repacked;
 
 static void repack_body()
@@ -86,12 +99,15 @@ emulate_repack(const gemmd_repack *what, u32 ctas, int turns_backwards)
     machine::self.body = repack_body;
     machine::self.turns_backwards = turns_backwards;
     machine::self.begins_early = true;
-    machine::self.touches_early = what->flags & GEMMD_REPACK_AT_ONCE;
-    machine::self.lets_next_begin = machine::self.touches_early;
+    machine::self.lets_next_begin = what->flags & GEMMD_REPACK_AT_ONCE;
+    for (const gemmd_repack_operand &of : what->operand)
+        if (machine::self.lets_next_begin)
+            add_free(of);
     repacked = what;
     for (u32 cta = 0; cta < ctas; cta++)
         machine::run_cluster(cta, ctas, 1, GEMMD_REPACK_THREADS, dynamic_shared, 0);
-    machine::self.touches_early = machine::self.lets_next_begin = false;
+    machine::self.free.clear();
+    machine::self.lets_next_begin = false;
 }
 
 /* Its own CTAs, one after the other; the next launch may begin from their first instruction on. */

@@ -126,7 +126,8 @@ struct state {
     bool inputs_settled; /* which what reads its inputs need not do */
     std::vector<std::pair<uint64_t, uint64_t>> inputs; /* first byte, end */
     bool lets_next_begin; /* before it has waited: the grid before let this one begin in its turn */
-    bool touches_early;   /* nothing that the grid before reads or writes */
+    std::vector<std::pair<uint64_t, uint64_t>> free; /* of which the grid before reads and writes
+                                                        nothing: may be touched before the wait */
     void (*body)(void);
 };
 

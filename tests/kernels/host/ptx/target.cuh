@@ -53,6 +53,10 @@ inline void expect_fenced()
 
 inline u8 *shared(u32 s_address, u32 size)
 {
+    if (size <= 16 && s_address % size != 0) {
+        fprintf(stderr, "shared address %x for %u bytes\n", s_address, size);
+        abort();
+    }
     if (s_address >> rank_shift != machine::now().rank) {
         fprintf(stderr, "shared address %x in CTA %u\n", s_address, machine::now().rank);
         abort();
@@ -76,7 +80,7 @@ template <typename T> inline void shared_store(u32 s_address, T value)
 /* A grid that begins beside the end of the one before touches no memory before it has waited. */
 inline void expect_turn(const char *does)
 {
-    if (machine::now().is_in_turn || machine::self.touches_early)
+    if (machine::now().is_in_turn)
         return;
     fprintf(stderr, "thread %u %s and has not waited for the grid before\n",
             machine::now().thread.x, does);
@@ -92,10 +96,19 @@ inline void expect_aligned(u64 g_address, u32 size)
     abort();
 }
 
+inline bool is_free(u64 g_address, u32 size)
+{
+    for (const auto &range : machine::self.free)
+        if (g_address >= range.first && g_address + size <= range.second)
+            return true;
+    return false;
+}
+
 inline u8 *global(u64 g_address, u32 size)
 {
     expect_aligned(g_address, size);
-    expect_turn("accesses global memory");
+    if (!is_free(g_address, size))
+        expect_turn("accesses global memory");
     return (u8 *)g_address;
 }
 
@@ -103,7 +116,7 @@ inline u8 *global(u64 g_address, u32 size)
 inline u8 *global_input(u64 g_address, u32 size)
 {
     expect_aligned(g_address, size);
-    if (!machine::self.inputs_settled)
+    if (!machine::self.inputs_settled && !is_free(g_address, size))
         expect_turn("reads an input");
     return (u8 *)g_address;
 }
