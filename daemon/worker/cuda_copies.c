@@ -5,25 +5,15 @@
 
 static int launch(const struct cuda_launch_target *target,
                   const struct cuda_kernel *kernel,
-                  struct gemmd_repack *repack,
+                  const struct gemmd_repack *repack,
                   struct fault *ret_fault)
 {
-    void *parameters[] = {repack};
-    CUlaunchAttribute attribute = cuda_launch_early;
+    static const struct cuda_launch_shape shape = {.threads = GEMMD_REPACK_THREADS};
     uint64_t turns = repack_turns(repack);
-    CUlaunchConfig config = {
-        .gridDimX = (unsigned)MIN(turns, (uint64_t)target->multiprocessors * REPACK_CTAS),
-        .gridDimY = 1,
-        .gridDimZ = 1,
-        .blockDimX = GEMMD_REPACK_THREADS,
-        .blockDimY = 1,
-        .blockDimZ = 1,
-        .hStream = target->stream,
-        .attrs = &attribute,
-        .numAttrs = 1,
-    };
-    return cu_parked_try(target->driver, ret_fault, LaunchKernelEx, &config, kernel->repack,
-                         parameters, /* extra= */ NULL);
+    unsigned most = target->multiprocessors * REPACK_CTAS;
+
+    return cuda_launch_beside(target, kernel->repack, &shape, (unsigned)MIN(turns, most), repack,
+                              ret_fault);
 }
 
 /* Nobody writes what is copied, or reads what lies where it is copied to. */
@@ -74,10 +64,7 @@ int cuda_copies_make(const struct cuda_launch_target *target,
         return r;
     copies =
         (struct access){cuda_scratch_address(scratch), cuda_scratch_address(scratch) + size, true};
-    if (is_early)
-        cuda_running_more(target->running, copies);
-    else
-        cuda_running_only(target->running, 1, &copies);
+    cuda_running_add(target->running, is_early, copies);
     scratch->holder = target->holder;
     cuda_copies_read(target);
     return 0;

@@ -145,10 +145,36 @@ static int encode_all(const struct driver *driver,
 
 #define EARLY_FLOP_MAX 6e10 /* of a launch that begins beside the end of the one before; 90 us */
 
-const CUlaunchAttribute cuda_launch_early = {
+static const CUlaunchAttribute beside_the_end_of_the_last = {
     .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
     .value.programmaticStreamSerializationAllowed = 1,
 };
+
+int cuda_launch_beside(const struct cuda_launch_target *target,
+                       CUfunction function,
+                       const struct cuda_launch_shape *shape,
+                       unsigned grid,
+                       const void *parameter,
+                       struct fault *ret_fault)
+{
+    void *parameters[] = {(void *)(uintptr_t)parameter};
+    CUlaunchAttribute attribute = beside_the_end_of_the_last;
+    CUlaunchConfig launch = {
+        .gridDimX = grid,
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = shape->threads,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .sharedMemBytes = shape->shared_memory,
+        .hStream = target->stream,
+        .attrs = &attribute,
+        .numAttrs = 1,
+    };
+
+    return cu_parked_try(target->driver, ret_fault, LaunchKernelEx, &launch, function, parameters,
+                         /* extra= */ NULL);
+}
 
 bool cuda_launch_is_short(const struct gemmd_job *job)
 {
@@ -191,7 +217,7 @@ static int launch_feed(const struct cuda_launch_target *target,
             .id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
             .value.clusterDim = {cluster_of(kernel), 1, 1},
         },
-        cuda_launch_early,
+        beside_the_end_of_the_last,
     };
     CUlaunchConfig launch = {
         .gridDimX = grid_size(kernel, feed, target->multiprocessors),
@@ -228,22 +254,13 @@ static int launch_sum(const struct cuda_launch_target *target,
                       const struct gemmd_feed *feed,
                       struct fault *ret_fault)
 {
-    void *parameters[] = {(void *)(uintptr_t)feed};
-    CUlaunchAttribute attribute = cuda_launch_early;
-    CUlaunchConfig launch = {
-        .gridDimX = target->multiprocessors,
-        .gridDimY = 1,
-        .gridDimZ = 1,
-        .blockDimX = GEMMD_SUM_THREADS,
-        .blockDimY = 1,
-        .blockDimZ = 1,
-        .sharedMemBytes = GEMMD_SUM_SHARED_MEMORY,
-        .hStream = target->stream,
-        .attrs = &attribute,
-        .numAttrs = 1,
+    static const struct cuda_launch_shape shape = {
+        .threads = GEMMD_SUM_THREADS,
+        .shared_memory = GEMMD_SUM_SHARED_MEMORY,
     };
-    return cu_parked_try(target->driver, ret_fault, LaunchKernelEx, &launch, kernel->sum,
-                         parameters, /* extra= */ NULL);
+
+    return cuda_launch_beside(target, kernel->sum, &shape, target->multiprocessors, feed,
+                              ret_fault);
 }
 
 static int prepare(const struct cuda_launch_target *target,
@@ -292,7 +309,6 @@ int cuda_launch(const struct cuda_launch_target *target,
                 struct fault *ret_fault)
 {
     struct gemmd_feed own = {.job_count = feed->job_count, .jobs[0] = feed->jobs[0]};
-    struct access written;
     bool reads_copies;
     int r;
 
@@ -307,11 +323,8 @@ int cuda_launch(const struct cuda_launch_target *target,
         r = launch_sum(target, kernel, &own, ret_fault);
     if (r)
         return r;
-    written = access_of_output(&own.jobs[0]);
-    if (own.jobs[0].flags & GEMMD_JOB_NEXT_AT_ONCE)
-        cuda_running_more(target->running, written);
-    else
-        cuda_running_only(target->running, 1, &written);
+    cuda_running_add(target->running, own.jobs[0].flags & GEMMD_JOB_NEXT_AT_ONCE,
+                     access_of_output(&own.jobs[0]));
     if (reads_copies)
         cuda_copies_read(target);
     return 0;

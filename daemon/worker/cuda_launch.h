@@ -40,8 +40,17 @@ struct cuda_launch_target {
 /* What clusters compute at a time, of a job: units, each as often as it has splits. */
 uint64_t cuda_launch_units(const struct cuda_kernel *kernel, const struct gemmd_job *job);
 
-/* Of a launch that may begin beside the end of the one before. */
-extern const CUlaunchAttribute cuda_launch_early;
+struct cuda_launch_shape {
+    unsigned threads, shared_memory; /* of a CTA */
+};
+
+/* A launch beside the end of the one before, without clusters, of a kernel with one parameter. */
+int cuda_launch_beside(const struct cuda_launch_target *target,
+                       CUfunction function,
+                       const struct cuda_launch_shape *shape,
+                       unsigned grid,
+                       const void *parameter,
+                       struct fault *ret_fault);
 /* Whether it takes no longer than one that gains by that. */
 bool cuda_launch_is_short(const struct gemmd_job *job);
 

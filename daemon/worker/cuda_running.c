@@ -11,8 +11,12 @@ void cuda_running_only(struct cuda_running *running, size_t count, const struct 
         running->written[i] = written[i];
 }
 
-void cuda_running_more(struct cuda_running *running, struct access written)
+void cuda_running_add(struct cuda_running *running, bool lets_next_begin, struct access written)
 {
+    if (!lets_next_begin) {
+        cuda_running_only(running, 1, &written);
+        return;
+    }
     assert(cuda_running_has_room(running));
     running->latest++;
     running->earliest = MAX(running->earliest, 1u);

@@ -19,8 +19,8 @@ struct cuda_running {
 /* A launch that writes all this, at most CUDA_RUNNING_MAX, and begins when all before have ended or
  * lets none begin before that. */
 void cuda_running_only(struct cuda_running *running, size_t count, const struct access written[]);
-/* A launch that lets the next one begin at once; there is room for it (cuda_running_has_room()). */
-void cuda_running_more(struct cuda_running *running, struct access written);
+/* A launch that writes one thing. lets_next_begin: at once, and there is room for it. */
+void cuda_running_add(struct cuda_running *running, bool lets_next_begin, struct access written);
 bool cuda_running_has_room(const struct cuda_running *running);
 
 /* Whether one of them writes what the job reads. */

@@ -37,19 +37,19 @@ Test(cuda_running, has_all_launches_since_one_that_let_no_other_begin_at_once)
     struct cuda_running running = {0};
     struct gemmd_job job = reader_of(some.begin);
 
-    cuda_running_more(&running, some);
-    cuda_running_more(&running, (struct access){0x8000, 0x9000, true});
+    cuda_running_add(&running, true, some);
+    cuda_running_add(&running, true, (struct access){0x8000, 0x9000, true});
     cr_expect_eq(running.latest, 2);
     cr_expect(cuda_running_has(&running, 1));
     cr_expect(cuda_running_has(&running, 2));
     cr_expect(cuda_running_touches(&running, &job));
 
-    cuda_running_only(&running, 1, &(struct access){0xa000, 0xb000, true});
+    cuda_running_add(&running, false, (struct access){0xa000, 0xb000, true});
     cr_expect_not(cuda_running_has(&running, 2), "it has ended when the next begins");
     cr_expect(cuda_running_has(&running, 3));
     cr_expect_not(cuda_running_touches(&running, &job));
 
-    cuda_running_more(&running, some);
+    cuda_running_add(&running, true, some);
     cr_expect(cuda_running_has(&running, 3));
     cr_expect(cuda_running_has(&running, 4));
     cr_expect(cuda_running_touches(&running, &job));
@@ -61,9 +61,9 @@ Test(cuda_running, has_room_for_as_many_as_are_compared_with)
 
     for (int i = 0; i < CUDA_RUNNING_MAX; i++) {
         cr_expect(cuda_running_has_room(&running));
-        cuda_running_more(&running, some);
+        cuda_running_add(&running, true, some);
     }
     cr_expect_not(cuda_running_has_room(&running));
-    cuda_running_only(&running, 1, &some);
+    cuda_running_add(&running, false, some);
     cr_expect(cuda_running_has_room(&running));
 }
