@@ -29,6 +29,12 @@ struct split_row {
     enum config_schedule schedule;
 };
 
+/* Eight warps, each CTA by itself. */
+struct direct_row {
+    uint32_t m, n, k, ctas_per_multiprocessor;
+    enum config_schedule schedule;
+};
+
 /* What the plan chooses from. A cluster keeps the large tiles off the roof of the L2: its two CTAs
  * copy half each of what both need. */
 static const struct whole_row whole_rows[] = {
@@ -64,43 +70,10 @@ static const struct split_row split_rows[] = {
 };
 
 /* On CUDA cores, where rows start anywhere. */
-static const struct config_tile direct_tiles[] = {
-    {.copy = CONFIG_COPY_ELEMENT,
-     .m = 64,
-     .n = 248,
-     .k = 8,
-     .stages = 1,
-     .warps_m = 8,
-     .warps_n = 1,
-     .ctas_per_multiprocessor = 2,
-     .cluster_m = 1,
-     .cluster_n = 1,
-     .cluster_k = 1,
-     .schedule = CONFIG_SCHEDULE_OUTER},
-    {.copy = CONFIG_COPY_ELEMENT,
-     .m = 512,
-     .n = 24,
-     .k = 8,
-     .stages = 1,
-     .warps_m = 8,
-     .warps_n = 1,
-     .ctas_per_multiprocessor = 2,
-     .cluster_m = 1,
-     .cluster_n = 1,
-     .cluster_k = 1,
-     .schedule = CONFIG_SCHEDULE_OUTER},
-    {.copy = CONFIG_COPY_ELEMENT,
-     .m = 1,
-     .n = 1,
-     .k = 16,
-     .stages = 1,
-     .warps_m = 8,
-     .warps_n = 1,
-     .ctas_per_multiprocessor = 4,
-     .cluster_m = 1,
-     .cluster_n = 1,
-     .cluster_k = 1,
-     .schedule = CONFIG_SCHEDULE_DOT},
+static const struct direct_row direct_rows[] = {
+    {64, 248, 8, 2, CONFIG_SCHEDULE_OUTER},
+    {512, 24, 8, 2, CONFIG_SCHEDULE_OUTER},
+    {1, 1, 16, 4, CONFIG_SCHEDULE_DOT},
 };
 
 /* The lower steps of the ladder, for bf16 as A[M,K] and B[N,K]: to be measured, never planned. */
@@ -119,7 +92,7 @@ struct row {
 };
 
 #define DIRECT_FIRST  (ARRAY_SIZE(whole_rows) + ARRAY_SIZE(split_rows))
-#define PLANNED_COUNT (DIRECT_FIRST + ARRAY_SIZE(direct_tiles))
+#define PLANNED_COUNT (DIRECT_FIRST + ARRAY_SIZE(direct_rows))
 
 /* Of one group, two fit into a multiprocessor when the ring is short. */
 static uint32_t ctas_of(const struct whole_row *row)
@@ -178,6 +151,29 @@ static struct row row_of_split(const struct split_row *from, enum dtype input)
     };
 }
 
+static struct row row_of_direct(const struct direct_row *from, enum dtype input)
+{
+    return (struct row){
+        .tile =
+            {
+                .input = input,
+                .copy = CONFIG_COPY_ELEMENT,
+                .m = from->m,
+                .n = from->n,
+                .k = from->k,
+                .stages = 1,
+                .warps_m = 8,
+                .warps_n = 1,
+                .ctas_per_multiprocessor = from->ctas_per_multiprocessor,
+                .cluster_m = 1,
+                .cluster_n = 1,
+                .cluster_k = 1,
+                .schedule = from->schedule,
+            },
+        .has_trans_a = true,
+    };
+}
+
 static struct row planned_row(size_t index, enum dtype input)
 {
     if (index < ARRAY_SIZE(whole_rows))
@@ -185,9 +181,7 @@ static struct row planned_row(size_t index, enum dtype input)
     if (index < DIRECT_FIRST)
         return row_of_split(&split_rows[index - ARRAY_SIZE(whole_rows)], input);
 
-    struct row row = {.tile = direct_tiles[index - DIRECT_FIRST], .has_trans_a = true};
-    row.tile.input = input;
-    return row;
+    return row_of_direct(&direct_rows[index - DIRECT_FIRST], input);
 }
 
 static bool row_has(const struct row *row, const struct config *kind)
