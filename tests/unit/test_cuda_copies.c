@@ -1,28 +1,12 @@
 #include "../../daemon/core/dtype.h"
 #include "../../daemon/worker/cuda_copies.h"
 #include "../../kernels_src/abi/ring.h"
-#include "fake_gpu.h"
+#include "last_launch.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
 
 #define TILE 64
-
-static struct backend *gpu;
-static struct gemmd_tensor_maps maps; /* of the last launch */
-static struct gemmd_job launched;
-
-static void keep_maps(const struct fake_driver_launch *launch)
-{
-    memcpy(&maps, launch->maps, sizeof(maps));
-    launched = ((const struct gemmd_tensor_feed *)launch->parameter)->jobs[0];
-}
-
-static void open_fake(void)
-{
-    gpu = fake_gpu_open();
-    fake_driver_on_launch(keep_maps);
-}
 
 TestSuite(cuda_copies, .init = open_fake);
 
@@ -58,21 +42,13 @@ static struct gemmd_command unaligned_product(void)
 
 static void load_repacking(void)
 {
-    struct fault fault = FAULT_NONE;
-    struct link_message request = {.kind = LINK_LOAD,
-                                   .id = 1,
-                                   .threads = 384,
-                                   .shared_memory = 200 << 10,
-                                   .ctas_per_multiprocessor = 1,
-                                   .tile_m = TILE,
-                                   .tile_n = TILE,
-                                   .begins_early = 1,
-                                   .repacks = 1};
+    struct link_message request = fake_gpu_kernel(1);
 
-    strcpy(request.entry, "gemm");
+    request.tile_m = request.tile_n = TILE;
+    request.begins_early = request.repacks = 1;
     request.box[0] = request.box[1] =
         (struct link_box){64, 64}; /* none of D, whose rows are of 98 bytes */
-    cr_assert_eq(gpu->operations->load(gpu, &request, "\177ELF", &fault), 0, "%s", fault.message);
+    fake_gpu_load(gpu, request);
 }
 
 static enum status submit(const struct gemmd_command *command)

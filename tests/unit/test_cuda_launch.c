@@ -1,29 +1,13 @@
 #include "../../daemon/core/dtype.h"
 #include "../../daemon/worker/cuda_launch.h"
 #include "../../kernels_src/abi/ring.h"
-#include "fake_gpu.h"
+#include "last_launch.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define TILE 64
-
-static struct backend *gpu;
-static struct gemmd_tensor_maps maps; /* of the last launch */
-static struct gemmd_job launched;
-
-static void keep_maps(const struct fake_driver_launch *launch)
-{
-    memcpy(&maps, launch->maps, sizeof(maps));
-    launched = ((const struct gemmd_tensor_feed *)launch->parameter)->jobs[0];
-}
-
-static void open_fake(void)
-{
-    gpu = fake_gpu_open();
-    fake_driver_on_launch(keep_maps);
-}
 
 TestSuite(cuda_launch, .init = open_fake);
 
@@ -233,9 +217,7 @@ static bool is_settled(const struct gemmd_job *job)
 
 static void load(struct link_message request)
 {
-    struct fault fault = FAULT_NONE;
-
-    cr_assert_eq(gpu->operations->load(gpu, &request, "\177ELF", &fault), 0, "%s", fault.message);
+    fake_gpu_load(gpu, request);
 }
 
 Test(cuda_launch, lets_inputs_be_read_at_once_that_the_launch_before_does_not_write)
