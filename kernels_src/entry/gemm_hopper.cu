@@ -2,9 +2,10 @@
  * The hopper family: tensor copies, mbarriers, wgmma. sm_90a.
  *
  * Roles by warpgroup. Specialised schedules: the first warp of group 0 loads, and the group gives
- * its registers away where two others multiply; these multiply and store, together on one tile (coop) or each on every other unit
- * (pingpong), so that one stores while the other multiplies. The simpler schedules have no group
- * for loading: the first thread of those that multiply does it in passing.
+ * its registers away where two others multiply; these multiply and store, together on one tile
+ * (coop) or each on every other unit (pingpong), so that one stores while the other multiplies. The
+ * simpler schedules have no group for loading: the first thread of those that multiply does it in
+ * passing.
  *
  * CTAs walk the units of all jobs of their feed; tma and pipelined are launched with a CTA for
  * each.

@@ -4,8 +4,7 @@
  * sm_90a.
  *
  * Roles: none. All threads fetch a few K of both operands, meet, multiply; a CTA walks the units of
- * its feed. How threads share a tile: mma/outer.cuh and
- * mma/outer_run.cuh.
+ * its feed. How threads share a tile: mma/outer.cuh, mma/outer_run.cuh.
  */
 #include "abi/job.h"
 #include "epi/store_chunks.cuh"

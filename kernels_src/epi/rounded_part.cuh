@@ -15,10 +15,10 @@
 
 struct rounded_part {
     static constexpr int element_size = cfg::output_size;
-    static constexpr int rows = 8;
+    static constexpr int rows = smem::part_rows;
     static constexpr int count = (cfg::tile_n * element_size + 511) / 512; /* in a row of the tile */
     static constexpr int cols = cfg::tile_n / count;
-    static constexpr int pitch = cols * element_size + 16; /* for what a row begins behind a chunk */
+    static constexpr int pitch = cols * element_size + smem::chunk_bytes; /* for what a row begins behind a chunk */
 
     static constexpr int row_lanes = cols / out_chunk;
     static constexpr int rows_at_once = 32 / row_lanes, turns = rows / rows_at_once;

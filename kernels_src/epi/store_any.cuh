@@ -4,7 +4,8 @@
  *
  * Plain products are rounded first, and leave from shared memory as they lie there
  * (epi/rounded_part.cuh). All others are rounded last: sums stay fp32 until the lane that stores them
- * has C, bias and activation for them, and the ends of rows go by elements. Every byte of C is read by the lane that then writes D's, so D may be C.
+ * has C, bias and activation for them, and the ends of rows go by elements. Every byte of C is read
+ * by the lane that then writes D's, so D may be C.
  *
  * Who meets whom: the lanes of a warp, which has its part of the group's buffers to itself.
  */

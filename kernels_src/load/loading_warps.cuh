@@ -1,6 +1,7 @@
 /*
  * The warps that load where others multiply, and what all of them know of the launch. The first one
- * copies, and makes the ring's barriers in a CTA by itself; a thread of the next one lets the next grid begin.
+ * copies, and makes the ring's barriers in a CTA by itself; a thread of the next one lets the next
+ * grid begin.
  */
 #pragma once
 
