@@ -344,7 +344,7 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
     int group = (int)warp / 4 - (cfg::is_specialized ? 1 : 0);
     launch in = {feed, maps, cvta_to_shared(dynamic_shared), cta_place_of(blockIdx.x, gridDim.x)};
 
-    if (warp == 2 && !loader_makes_barriers)
+    if (warp == 2 && !loaders_make_barriers)
         barriers_init(in.s_base, (int)lane);
     if (group < 0) {
         if (cfg::moves_registers)

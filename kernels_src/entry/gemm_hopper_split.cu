@@ -127,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(cfg::threads_held, cfg::ctas_per_mu
     u32 warp = shfl_sync_idx(threadIdx.x / 32, 0), lane = threadIdx.x % 32;
     launch in = {feed, maps, cvta_to_shared(dynamic_shared), cta_place_of(blockIdx.x, gridDim.x)};
 
-    if (warp == 0 && !loader_makes_barriers)
+    if (warp == 0 && !loaders_make_barriers)
         barriers_init(in.s_base, (int)lane);
     if (warp < smem::warps) {
         if (cfg::moves_registers)
@@ -137,12 +137,10 @@ extern "C" __global__ void __launch_bounds__(cfg::threads_held, cfg::ctas_per_mu
     } else if constexpr (cfg::realigns) {
         if (threadIdx.x == smem::warps * 32)
             lead_on(feed.jobs[0]);
-        if (warp == smem::warps) {
-            barriers_init(in.s_base, (int)lane);
-            barriers_made();
-        }
+        if (warp == smem::warps)
+            barriers_make(in.s_base, (int)lane);
         realigner copies(feed, in.place, in.s_base, threadIdx.x - smem::warps * 32);
-        bar_sync(realigner::barrier, cfg::loading_warps * 32); /* what the first of them made */
+        bar_sync(realigners_barrier, cfg::loading_warps * 32); /* what the first of them made */
         copies.run();
         griddepcontrol_wait(); /* if there was nothing to do: no grid ends before the one before */
     } else {

@@ -1,7 +1,7 @@
 /*
  * The warps that load where others multiply, and what all of them know of the launch. The first one
- * copies, and makes the ring's barriers in a CTA by itself; a thread of the next one lets the next
- * grid begin.
+ * copies. The second one makes the ring's barriers in a CTA by itself, and a thread of it lets the
+ * next grid begin.
  */
 #pragma once
 
@@ -19,11 +19,6 @@ struct launch {
 DEVICE void load(const launch &in, u32 warp, u32 lane)
 {
     if (warp == 0) {
-        if constexpr (loader_makes_barriers) {
-            barriers_init(in.s_base, (int)lane);
-            bar_warp_sync(0xffffffffu); /* one lane arrives at what another has made */
-            barriers_made();
-        }
         loader loads(in.feed, in.maps, in.place, in.s_base, elect_sync());
 
         loads.stamp.open(GEMMD_STAMP_LOADER, lane == 0);
@@ -32,7 +27,7 @@ DEVICE void load(const launch &in, u32 warp, u32 lane)
     }
     if (warp == 1 && lane == 0)
         lead_on(in.feed.jobs[0]);
-    loader_meets();
+    others_meet(in.s_base, warp, lane);
     if (warp == 1 && lane == 0)
         take_turn();
 }

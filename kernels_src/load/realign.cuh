@@ -252,8 +252,6 @@ struct realigner_walk {
 /* The loading group's two walks: what is copied, and what is shifted some tiles later. Each looks for
  * its next unit in one place: there are divisions behind it, a hundred instructions and more. */
 struct realigner {
-    static constexpr u32 barrier = 9; /* named, of the four warps */
-
     u32 s_base, lane;
     realigner_walk copies, shifts;
     int raw_slot; /* of the next tile of either walk, for the ring of raw tiles is full */

@@ -260,10 +260,10 @@ struct loader {
         return smem_from_gmem() || next_unit();
     }
 
-    /* All of the walk, by a warp. It finds its first unit before it meets those of a cluster:
-     * parameters and divisions take as long as these do to come. One call of next_unit() serves the
-     * first unit and the others: all that is behind it is inlined, a second time for a second call.
-     */
+    /* All of the walk, by a warp. It finds its first unit before it meets those of a cluster, or
+     * who makes the ring's barriers: parameters and divisions take as long as these do to come. One
+     * call of next_unit() serves the first unit and the others: all that is behind it is inlined, a
+     * second time for a second call. */
     DEVICE void meet_and_run()
     {
         bool is_settled = are_settled(work.jobs[0]);

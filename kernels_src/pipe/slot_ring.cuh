@@ -124,15 +124,27 @@ DEVICE void barriers_init(u32 s_base, int lane)
 
 /* --- until all know of the barriers ---
  *
- * Of a cluster all threads meet. In a CTA by itself the loading warp makes them and goes on: its 32
- * threads arrive at a named barrier, at which all that multiply wait (32 + 128 for each group); its
- * one phase ends before the first product. PTX would let all meet there by instructions of their
- * own, but synccheck reports it ("Divergent thread(s) in block"). Schedules without a loading warp
- * come by one instruction, all threads of the CTA.
+ * Of a cluster all threads meet. In a CTA by itself the second loading warp makes them, while the
+ * first one finds its first unit: parameters and divisions take as long as the barriers do. It
+ * waits for nobody, but arrives at two named barriers, each for one phase:
+ *
+ *   8  its 32 threads arrive; all that multiply wait (128 for each group), before anything of the
+ *      ring; then they may look for K tiles
+ *   9  its 32 threads arrive; the first loading warp (32) waits, before its first look at a slot;
+ *      then it may copy
+ *
+ * Those who realign, four warps, find their first unit each for itself: their first one makes the
+ * barriers before, arrives at 8, and meets the others at a barrier of their own (load/realign.cuh).
+ *
+ * PTX would let all meet at one barrier by instructions of their own, but synccheck reports it
+ * ("Divergent thread(s) in block"). Schedules without a loading warp come by one instruction, all
+ * threads of the CTA.
  */
-constexpr bool loader_makes_barriers = cfg::is_specialized && cfg::cluster == 1;
-constexpr u32 made_barrier = 8; /* named; groups have 1 + group */
-constexpr u32 made_threads = 32 + cfg::groups * 128;
+constexpr bool loaders_make_barriers = cfg::is_specialized && cfg::cluster == 1;
+/* Named; groups have 1 + group. */
+constexpr u32 multipliers_barrier = 8, loader_barrier = 9, realigners_barrier = 10;
+constexpr u32 multipliers_threads = 32 + cfg::groups * 128; /* and who makes the others */
+constexpr u32 loader_threads = 32 + 32;
 
 DEVICE void cluster_meet()
 {
@@ -140,28 +152,45 @@ DEVICE void cluster_meet()
     barrier_cluster_wait_acquire();
 }
 
-/* By the warp that has made the barriers, in a CTA by itself. */
-DEVICE void barriers_made()
+/* By one warp of those that load, in a CTA by itself. The lanes meet, since each has made others:
+ * what the warp says of its barriers is true of all of them. */
+DEVICE void barriers_make(u32 s_base, int lane)
 {
-    bar_arrive(made_barrier, made_threads);
+    barriers_init(s_base, lane);
+    bar_warp_sync(0xffffffffu);
+    bar_arrive(multipliers_barrier, multipliers_threads);
 }
 
 /* By all that multiply, before anything else of the ring. */
 DEVICE void multipliers_meet()
 {
-    if constexpr (loader_makes_barriers)
-        bar_sync(made_barrier, made_threads);
+    if constexpr (loaders_make_barriers)
+        bar_sync(multipliers_barrier, multipliers_threads);
     else if constexpr (cfg::cluster == 1)
         bar_sync_0();
     else
         cluster_meet();
 }
 
-/* By all warps beside those that multiply; nothing in a CTA by itself. */
+/* By the first loading warp, before anything else of the ring. */
 DEVICE void loader_meets()
 {
-    if constexpr (!loader_makes_barriers)
+    if constexpr (loaders_make_barriers)
+        bar_sync(loader_barrier, loader_threads);
+    else
         cluster_meet();
+}
+
+/* By the warps beside it. The second one, in a CTA by itself, says to both sorts that the ring's
+ * barriers are there. */
+DEVICE void others_meet(u32 s_base, u32 warp, u32 lane)
+{
+    if constexpr (!loaders_make_barriers) {
+        cluster_meet();
+    } else if (warp == 1) {
+        barriers_make(s_base, (int)lane);
+        bar_arrive(loader_barrier, loader_threads);
+    }
 }
 
 /* All threads, last of all, where CTAs take from each other's shared memory (of CTAs that copy to
