@@ -246,6 +246,19 @@ static uint32_t raw_bytes(const struct config *config, const struct config_tile 
     return HOPPER_RAW_TILES * (rows_a * (row_a * size + 16) + rows_b * (row_b * size + 16));
 }
 
+/* Two for each group, where a tile leaves by way of shared memory: by tensor copies, beside the
+ * products of the next one, or of rows that start anywhere (kernels_src/epi/way_out.cuh). */
+static uint32_t buffers_bytes(const struct config *config, const struct config_tile *tile)
+{
+    bool is_late = tile->schedule == CONFIG_SCHEDULE_COOP && tile->stages > 1 && tile->m == 128 &&
+                   tile->n == 256;
+    uint32_t room = tile->copy == CONFIG_COPY_REPACK ? HOPPER_ROOM : 0;
+
+    if (tile->copy == CONFIG_COPY_TMA && element_size(config->output) != 4 && !is_late)
+        return 0;
+    return tile->warps_m / HOPPER_GROUP * (2 * HOPPER_BUFFER * HOPPER_ROW + room);
+}
+
 static void hopper_resources(const struct config *config,
                              const struct config_tile *tile,
                              struct config_resources *ret_resources)
@@ -254,11 +267,9 @@ static void hopper_resources(const struct config *config,
     uint32_t ring = tile->stages * (tile->m + tile->n) * tile->k * element_size(config->input);
     bool is_split = config_is_split(config);
     bool leaves_parts = config_leaves_parts(config); /* from registers */
-    uint32_t room = tile->copy == CONFIG_COPY_REPACK ? HOPPER_ROOM : 0;
     uint32_t buffers = leaves_parts ? 0
-                       : is_split
-                           ? exchange_bytes(config, tile)
-                           : groups * (2 * HOPPER_BUFFER * HOPPER_ROW + room); /* two for each */
+                       : is_split   ? exchange_bytes(config, tile)
+                                    : buffers_bytes(config, tile);
     uint32_t out_barriers = leaves_parts ? 0 : is_split ? 2 * tile->warps_m : groups;
     uint32_t barriers = (2 * tile->stages + out_barriers) * HOPPER_BARRIER;
     bool realigns = tile->copy == CONFIG_COPY_REALIGN;

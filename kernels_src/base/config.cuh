@@ -110,6 +110,11 @@ constexpr int loading_warps = !is_specialized ? 0 : has_loading_pair ? 2 : 4;
 constexpr bool moves_registers =
     is_specialized && !has_loading_pair && groups == 2 && ctas_per_multiprocessor == 1;
 constexpr int threads = (warps_m * warps_n + loading_warps) * 32;
+/* Which tiles leave beside the products of the next one, and which by tensor copies: epi/way_out.cuh.
+ * Groups that share a tile end at the same time, and the largest have buffers for half of it. */
+constexpr bool leaves_late = schedule == schedule_coop && stages > 1 && tile_m == 128 &&
+                             tile_n == 256 && !stores_anywhere && output_size == 2;
+constexpr bool leaves_by_copies = !stores_anywhere && output_size == 4;
 constexpr int threads_held = (threads + 127) / 128 * 128; /* registers go to warps by fours */
 
 static_assert(stages >= 1, "there is a ring");

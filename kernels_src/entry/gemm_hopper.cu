@@ -354,7 +354,7 @@ extern "C" __global__ void __launch_bounds__(cfg::threads, cfg::ctas_per_multipr
         if (cfg::moves_registers)
             setmaxnreg_inc<224>();
         multipliers_meet();
-        if constexpr (way_out::is_late)
+        if constexpr (cfg::leaves_late)
             multiplier(in, group, warp % 4, lane).run_late();
         else
             multiplier(in, group, warp % 4, lane).run();

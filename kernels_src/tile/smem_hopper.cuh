@@ -4,7 +4,8 @@
  *   ring      stages slots, each an A tile and a B tile
  *   raw       where rows start anywhere: tiles as they lie in memory, before they are shifted
  *   buffers   for each group of warps that multiplies, two for 64 rows x 128 bytes of D;
- *             where these start anywhere, 16 bytes more for each of eight rows of a warp
+ *             where these start anywhere, 16 bytes more for each of eight rows of a warp;
+ *             none where D leaves from registers
  *   barriers  full and empty of each slot, turn of each group
  *
  * Split configurations have, in place of the buffers and their barriers (those that leave parts:
@@ -31,7 +32,8 @@ constexpr int buffer_size = buffer_rows * swizzle_row;
 constexpr int part_rows = 8, chunk_bytes = 16;
 constexpr int group_buffers_size =
     2 * buffer_size + (cfg::stores_anywhere ? 4 * part_rows * chunk_bytes : 0);
-constexpr int buffers_size = cfg::groups * group_buffers_size;
+constexpr bool has_buffers = cfg::stores_anywhere || cfg::leaves_by_copies || cfg::leaves_late;
+constexpr int buffers_size = has_buffers ? cfg::groups * group_buffers_size : 0;
 
 /* A chunk: four accumulators of each lane, 16 rows x 8 columns of the tile. The CTAs of a cluster
  * share out a warp's chunks, by pairs: a CTA sums what all have of its own ones. */
