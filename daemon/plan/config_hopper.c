@@ -40,7 +40,7 @@ struct direct_row {
 static const struct whole_row whole_rows[] = {
     {128, 256, 4, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, true, CONFIG_COPY_TMA},
     {128, 224, 4, 8, 1, 2, CONFIG_SCHEDULE_COOP, true, false, CONFIG_COPY_TMA},
-    {192, 128, 4, 12, 1, 2, CONFIG_SCHEDULE_COOP, false, false, CONFIG_COPY_TMA},
+    {192, 128, 5, 12, 1, 2, CONFIG_SCHEDULE_COOP, false, false, CONFIG_COPY_TMA},
     {128, 192, 4, 8, 1, 1, CONFIG_SCHEDULE_COOP, false, false, CONFIG_COPY_TMA},
     {128, 128, 6, 8, 2, 1, CONFIG_SCHEDULE_COOP, true, true, CONFIG_COPY_TMA},
     {128, 176, 5, 8, 2, 1, CONFIG_SCHEDULE_PINGPONG, true, false, CONFIG_COPY_TMA},

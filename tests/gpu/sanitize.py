@@ -35,7 +35,7 @@ CLASSES = [
      ["--beta", "1", "--ctas", "2"]),
     ("storing anywhere", "sm90a.bf16.bf16.nt.128x128x64.s6.c2x1.coop.repack", "200x263x577",
      ["--ctas", "2", "--launches", "2"]),
-    ("three groups", "sm90a.bf16.bf16.nt.192x128x64.s4.c1x2.coop.tma", "300x512x576",
+    ("three groups", "sm90a.bf16.bf16.nt.192x128x64.s5.c1x2.coop.tma", "300x512x704",
      ["--ctas", "2"]),
     ("ping-pong", "sm90a.bf16.bf16.nt.128x128x64.s6.c2x1.pingpong.tma", "200x512x448",
      ["--ctas", "2"]),
