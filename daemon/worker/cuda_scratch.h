@@ -20,7 +20,7 @@
 #define CUDA_SCRATCH_PLACES 4
 /* Larger ones have two places: one is read while the other is filled. What is larger still has one,
  * and takes much longer than the time between two launches. */
-#define CUDA_SCRATCH_MIDDLE ((uint64_t)32 << 20)
+#define CUDA_SCRATCH_MIDDLE ((uint64_t)64 << 20)
 
 struct cuda_scratch {
     const struct driver *driver;
