@@ -38,8 +38,10 @@ static const char *const schedule_texts[] = {
     [CONFIG_SCHEDULE_PINGPONG] = "pingpong",
     [CONFIG_SCHEDULE_SPLIT] = "split",
     [CONFIG_SCHEDULE_PARTS] = "parts",
+    [CONFIG_SCHEDULE_STREAM] = "stream",
     [CONFIG_SCHEDULE_OUTER] = "outer",
     [CONFIG_SCHEDULE_DOT] = "dot",
+    [CONFIG_SCHEDULE_STRIP] = "strip",
 };
 
 static const char *const copy_texts[] = {
@@ -304,21 +306,71 @@ static void hopper_resources(const struct config *config,
 #define DIRECT_BANKS 32
 #define DIRECT_PAD   4 /* words, where rows that begin alike are a multiple of the banks */
 
-/* Panels of both operands in 32 bits, or on the way out a chunk of each thread; of DOT, a sum of
- * each thread. */
-static void direct_resources(const struct config_tile *tile, struct config_resources *ret_resources)
+/* Panels of both operands in 32 bits, or on the way out a chunk of each thread. */
+static uint32_t outer_bytes(const struct config_tile *tile)
 {
-    uint32_t threads = tile->warps_m * 32;
     uint32_t alike = tile->m / DIRECT_CHUNK;
     uint32_t pitch = alike + (alike % DIRECT_BANKS == 0 ? DIRECT_PAD : 0);
     uint32_t panels = tile->k * DIRECT_CHUNK * (pitch + DIRECT_PITCH) * 4;
-    uint32_t slabs = threads * DIRECT_CHUNK * 4;
-    bool is_outer = tile->schedule == CONFIG_SCHEDULE_OUTER;
+
+    return MAX(panels, tile->warps_m * 32 * DIRECT_CHUNK * 4);
+}
+
+#define STRIP_SLABS (16 * 16 * 16) /* bytes of a warp on its way out: sixteen rows of chunks */
+
+/* A panel of B, which has a chunk's columns before the tile; raw rows, a chunk longer, of B, and of
+ * A twice; and what a warp has on its way out (kernels_src/tile/strip_map.cuh). */
+static uint32_t strip_bytes(const struct config_tile *tile)
+{
+    uint32_t row = tile->k * 2;
+
+    return tile->m * (row + 3 * (row + DIRECT_CHUNK * 2)) + tile->warps_m * STRIP_SLABS;
+}
+
+static void direct_resources(const struct config *config,
+                             const struct config_tile *tile,
+                             struct config_resources *ret_resources)
+{
+    uint32_t threads = tile->warps_m * 32;
 
     ret_resources->threads = threads;
-    ret_resources->shared_memory = is_outer ? MAX(panels, slabs) : threads * 4;
+    if (tile->schedule == CONFIG_SCHEDULE_OUTER) {
+        ret_resources->shared_memory = outer_bytes(tile);
+    } else if (tile->schedule == CONFIG_SCHEDULE_STRIP) {
+        ret_resources->shared_memory = strip_bytes(tile);
+        /* Elements of an A that is transposed take more registers than a second CTA leaves. */
+        if (config->trans_a)
+            ret_resources->ctas_per_multiprocessor = 1;
+    } else {
+        ret_resources->shared_memory = threads * 4; /* a sum of each */
+    }
     ret_resources->is_persistent = true;
     ret_resources->begins_early = true;
+}
+
+#define STREAM_SLICE  4  /* steps of K whose columns lie in a panel */
+#define STREAM_MARGIN 8  /* elements before them */
+#define STREAM_BANKS  32 /* words */
+#define STREAM_WORD   4
+
+/* A ring of steps of the operand that has many rows, and two panels of the other one's columns,
+ * each twice, by fours whose distance is half of the banks (kernels_src/tile/stream.cuh). */
+static void stream_resources(const struct config *config,
+                             const struct config_tile *tile,
+                             struct config_resources *ret_resources)
+{
+    uint32_t rows = config->is_swapped ? tile->n : tile->m;
+    uint32_t columns = config->is_swapped ? tile->m : tile->n;
+    uint32_t ring = tile->stages * rows * tile->k * element_size(tile->input);
+    uint32_t pitch = (STREAM_SLICE * tile->k + STREAM_MARGIN) / 2 + 1;
+    uint32_t half = STREAM_BANKS / 2;
+    uint32_t four = (4 * pitch + half - 1) / STREAM_BANKS * STREAM_BANKS + half;
+
+    ret_resources->threads = tile->warps_m * 32;
+    ret_resources->shared_memory = ring + 2 * 2 * (columns / 4 * four) * STREAM_WORD;
+    ret_resources->is_persistent = true;
+    ret_resources->begins_early = true;
+    ret_resources->leaves_parts = true;
 }
 
 void config_resources(const struct config *config, struct config_resources *ret_resources)
@@ -333,7 +385,9 @@ void config_resources(const struct config *config, struct config_resources *ret_
     assert(is_known);
     ret_resources->ctas_per_multiprocessor = tile.ctas_per_multiprocessor;
     if (config_is_direct(config))
-        direct_resources(&tile, ret_resources);
+        direct_resources(config, &tile, ret_resources);
+    else if (config_streams(config))
+        stream_resources(config, &tile, ret_resources);
     else if (config->family == CONFIG_HOPPER)
         hopper_resources(config, &tile, ret_resources);
     else
@@ -354,11 +408,16 @@ static const char *hopper_source(const struct config *config)
 {
     if (config->schedule == CONFIG_SCHEDULE_TILED)
         return "entry/gemm_tiled.cu";
+    if (config_streams(config))
+        return "entry/gemm_stream.cu";
     if (config_leaves_parts(config))
         return "entry/gemm_hopper_parts.cu";
-    if (config_is_direct(config))
-        return config->schedule == CONFIG_SCHEDULE_DOT ? "entry/gemm_dot.cu"
-                                                       : "entry/gemm_outer.cu";
+    if (config->schedule == CONFIG_SCHEDULE_OUTER)
+        return "entry/gemm_outer.cu";
+    if (config->schedule == CONFIG_SCHEDULE_DOT)
+        return "entry/gemm_dot.cu";
+    if (config->schedule == CONFIG_SCHEDULE_STRIP)
+        return "entry/gemm_strip.cu";
     if (config_is_split(config))
         return config->copy == CONFIG_COPY_REPACK ? "entry/gemm_hopper_split_repack.cu"
                                                   : "entry/gemm_hopper_split.cu";

@@ -9,7 +9,9 @@
  * Text: ARCH.IN.OUT.LAYOUT.MxNxK.sSTAGES.cCLUSTER.SCHEDULE.COPY, for example
  *   sm80.bf16.bf16.nt.128x256x32.s4.c1x1.mma.v16               (portable)
  *   sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma             (hopper)
- *   sm90a.bf16.bf16.nt.128x64x128.s4.c1x1x2.split.tma.swapped  (hopper, for small M)
+ *   sm90a.bf16.bf16.nt.64x64x128.s6.c1x1.split.tma.swapped     (hopper, for small M)
+ *   sm90a.bf16.bf16.nt.128x128x64.s5.c1x1x2.split.tma          (hopper, for a long K)
+ *   sm90a.bf16.bf16.nt.512x64x32.s4.c1x1.stream.element        (hopper, for few columns)
  *   sm90a.bf16.bf16.nt.1x1x16.s1.c1x1.dot.element              (hopper, for few elements)
  * LAYOUT: n as stored row-major, t transposed, as in BLAS with A[M,K] and B[N,K] being `nt`.
  * CLUSTER: CTAs along M and N, and along K where more than one share a tile. Tile and cluster are
@@ -39,16 +41,19 @@ enum config_schedule {
     CONFIG_SCHEDULE_PINGPONG,   /* and each group of four has a tile of its own */
     CONFIG_SCHEDULE_SPLIT,      /* as COOP, but a tile's K may be shared: by the CTAs of a cluster,
                                    and by clusters */
-    CONFIG_SCHEDULE_PARTS, /* K is shared by all clusters of a tile: each leaves its part of the
-                              sum, and a launch behind the product's adds them */
-    /* hopper, on CUDA cores, any alignment: where tensor cores would have little to do */
-    CONFIG_SCHEDULE_OUTER, /* short K: sums of outer products, D in whole chunks */
+    CONFIG_SCHEDULE_PARTS,  /* K is shared by all clusters of a tile: each leaves its part of the
+                               sum, and a launch behind the product's adds them */
+    CONFIG_SCHEDULE_STREAM, /* the same without wgmma, any alignment: many rows along a long K,
+                               multiplied as they lie in memory, by few columns */
+    /* hopper, any alignment, without what wgmma needs until its first product: threads load */
+    CONFIG_SCHEDULE_OUTER, /* narrow D, short K: sums of outer products on CUDA cores */
     CONFIG_SCHEDULE_DOT, /* few elements of D, each by threads that share K; a tile is an element */
+    CONFIG_SCHEDULE_STRIP, /* short K: mma.sync, a warp's rows begin alike, D in whole chunks */
 };
 
 enum config_copy {
     CONFIG_COPY_V16,     /* every row starts on 16 bytes: cp.async of 16 bytes, vector stores */
-    CONFIG_COPY_ELEMENT, /* any alignment: element loads and stores */
+    CONFIG_COPY_ELEMENT, /* any alignment: element loads and stores; of hopper as schedules say */
     CONFIG_COPY_TMA,     /* every row starts on 16 bytes: tensor copies, both ways */
     CONFIG_COPY_REPACK,  /* any alignment: a launch before copies inputs to rows that tensor copies
                             can read; stores of 16 bytes inside rows, of elements at their ends */
@@ -112,7 +117,7 @@ bool config_equal(const struct config *a, const struct config *b);
 const char *config_source(const struct config *config);
 const char *config_entry(const struct config *config);
 #define CONFIG_REPACK_ENTRY "repack" /* see CONFIG_COPY_REPACK */
-#define CONFIG_SUM_ENTRY    "sum"    /* see CONFIG_SCHEDULE_PARTS */
+#define CONFIG_SUM_ENTRY    "sum"    /* see CONFIG_SCHEDULE_PARTS, _STREAM */
 /* The level of ptxas's optimiser. */
 unsigned config_optimization(const struct config *config);
 const char *config_architecture(uint32_t arch); /* NULL when this version does not know it */
@@ -128,12 +133,17 @@ static inline uint32_t config_cluster(const struct config *config)
 
 static inline bool config_is_split(const struct config *config)
 {
-    return config->schedule == CONFIG_SCHEDULE_SPLIT || config->schedule == CONFIG_SCHEDULE_PARTS;
+    return config->schedule >= CONFIG_SCHEDULE_SPLIT && config->schedule <= CONFIG_SCHEDULE_STREAM;
 }
 
 static inline bool config_leaves_parts(const struct config *config)
 {
-    return config->schedule == CONFIG_SCHEDULE_PARTS;
+    return config->schedule == CONFIG_SCHEDULE_PARTS || config->schedule == CONFIG_SCHEDULE_STREAM;
+}
+
+static inline bool config_streams(const struct config *config)
+{
+    return config->schedule == CONFIG_SCHEDULE_STREAM;
 }
 
 static inline bool config_is_direct(const struct config *config)

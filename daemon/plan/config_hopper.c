@@ -29,10 +29,18 @@ struct split_row {
     enum config_schedule schedule;
 };
 
+/* Eight warps, each CTA by itself, with all of a multiprocessor: what is on its way to it keeps
+ * memory busy. */
+struct stream_row {
+    uint32_t m, n, k, stages;
+    bool is_swapped;
+};
+
 /* Eight warps, each CTA by itself. */
 struct direct_row {
     uint32_t m, n, k, ctas_per_multiprocessor;
     enum config_schedule schedule;
+    bool has_trans_a;
 };
 
 /* What the plan chooses from. A cluster keeps the large tiles off the roof of the L2: its two CTAs
@@ -57,7 +65,6 @@ static const struct whole_row whole_rows[] = {
 static const struct split_row split_rows[] = {
     {16, 64, 128, 10, 4, 1, 1, 1, true, false, true, CONFIG_COPY_TMA, CONFIG_SCHEDULE_SPLIT},
     {64, 64, 128, 6, 4, 1, 1, 1, true, false, true, CONFIG_COPY_TMA, CONFIG_SCHEDULE_SPLIT},
-    {128, 64, 128, 4, 4, 1, 1, 2, true, false, false, CONFIG_COPY_TMA, CONFIG_SCHEDULE_SPLIT},
     {128, 112, 64, 6, 8, 1, 1, 1, false, false, false, CONFIG_COPY_TMA, CONFIG_SCHEDULE_SPLIT},
     {128, 128, 64, 5, 8, 1, 1, 2, false, false, false, CONFIG_COPY_TMA, CONFIG_SCHEDULE_SPLIT},
     {64, 128, 64, 9, 4, 2, 1, 1, false, true, false, CONFIG_COPY_TMA, CONFIG_SCHEDULE_PARTS},
@@ -69,11 +76,18 @@ static const struct split_row split_rows[] = {
     {64, 64, 64, 2, 4, 1, 1, 1, true, false, false, CONFIG_COPY_REALIGN, CONFIG_SCHEDULE_SPLIT},
 };
 
-/* On CUDA cores, where rows start anywhere. */
+/* Few columns, or few rows. */
+static const struct stream_row stream_rows[] = {
+    {512, 64, 32, 4, false},
+    {64, 512, 32, 4, true},
+};
+
+/* Where rows start anywhere, and K is short or D small. */
 static const struct direct_row direct_rows[] = {
-    {64, 248, 8, 2, CONFIG_SCHEDULE_OUTER},
-    {512, 24, 8, 2, CONFIG_SCHEDULE_OUTER},
-    {1, 1, 16, 4, CONFIG_SCHEDULE_DOT},
+    {128, 112, 64, 2, CONFIG_SCHEDULE_STRIP, true},
+    {64, 248, 8, 2, CONFIG_SCHEDULE_OUTER, false},
+    {512, 24, 8, 2, CONFIG_SCHEDULE_OUTER, false},
+    {1, 1, 16, 4, CONFIG_SCHEDULE_DOT, true},
 };
 
 /* The lower steps of the ladder, for bf16 as A[M,K] and B[N,K]: to be measured, never planned. */
@@ -85,13 +99,14 @@ static const struct whole_row ladder[] = {
     {128, 256, 4, 8, 1, 1, CONFIG_SCHEDULE_COOP, true, false, CONFIG_COPY_TMA},
 };
 
-/* A row of either table, or of the ladder. */
+/* A row of one of the tables, or of the ladder. */
 struct row {
     struct config_tile tile;
     bool has_wide_output, has_trans_a;
 };
 
-#define DIRECT_FIRST  (ARRAY_SIZE(whole_rows) + ARRAY_SIZE(split_rows))
+#define STREAM_FIRST  (ARRAY_SIZE(whole_rows) + ARRAY_SIZE(split_rows))
+#define DIRECT_FIRST  (STREAM_FIRST + ARRAY_SIZE(stream_rows))
 #define PLANNED_COUNT (DIRECT_FIRST + ARRAY_SIZE(direct_rows))
 
 /* Of one group, two fit into a multiprocessor when the ring is short. */
@@ -151,6 +166,29 @@ static struct row row_of_split(const struct split_row *from, enum dtype input)
     };
 }
 
+static struct row row_of_stream(const struct stream_row *from, enum dtype input)
+{
+    return (struct row){
+        .tile =
+            {
+                .input = input,
+                .copy = CONFIG_COPY_ELEMENT,
+                .m = from->m,
+                .n = from->n,
+                .k = from->k,
+                .stages = from->stages,
+                .warps_m = 8,
+                .warps_n = 1,
+                .ctas_per_multiprocessor = 1,
+                .cluster_m = 1,
+                .cluster_n = 1,
+                .cluster_k = 1,
+                .schedule = CONFIG_SCHEDULE_STREAM,
+                .is_swapped = from->is_swapped,
+            },
+    };
+}
+
 static struct row row_of_direct(const struct direct_row *from, enum dtype input)
 {
     return (struct row){
@@ -170,7 +208,7 @@ static struct row row_of_direct(const struct direct_row *from, enum dtype input)
                 .cluster_k = 1,
                 .schedule = from->schedule,
             },
-        .has_trans_a = true,
+        .has_trans_a = from->has_trans_a,
     };
 }
 
@@ -178,10 +216,19 @@ static struct row planned_row(size_t index, enum dtype input)
 {
     if (index < ARRAY_SIZE(whole_rows))
         return row_of_whole(&whole_rows[index], input);
-    if (index < DIRECT_FIRST)
+    if (index < STREAM_FIRST)
         return row_of_split(&split_rows[index - ARRAY_SIZE(whole_rows)], input);
+    if (index < DIRECT_FIRST)
+        return row_of_stream(&stream_rows[index - STREAM_FIRST], input);
 
     return row_of_direct(&direct_rows[index - DIRECT_FIRST], input);
+}
+
+static bool has_layout(const struct row *row, const struct config *kind)
+{
+    if (row->tile.schedule == CONFIG_SCHEDULE_STREAM && !kind->trans_b)
+        return false;
+    return !kind->trans_a || row->has_trans_a;
 }
 
 static bool row_has(const struct row *row, const struct config *kind)
@@ -193,7 +240,7 @@ static bool row_has(const struct row *row, const struct config *kind)
                   row->tile.copy == CONFIG_COPY_ELEMENT;
 
     return is_16_bits && fits_n && (kind->output == kind->input || row->has_wide_output) &&
-           (!kind->trans_a || row->has_trans_a);
+           has_layout(row, kind);
 }
 
 bool config_hopper_find(const struct config *config, struct config_tile *ret_tile)

@@ -6,6 +6,7 @@
 
 #include "plan_hopper.h"
 #include "plan_hopper_direct.h"
+#include "plan_hopper_stream.h"
 #include "plan_portable.h"
 
 #include <stdio.h>
@@ -125,6 +126,18 @@ static const char *bound_name(const struct plan *plan)
     return busy == plan->memory_seconds ? "device memory" : "the L2 cache";
 }
 
+/* What a configuration makes of rows that do not all start on 16 bytes. */
+static const char *unaligned_way(const struct config *config)
+{
+    if (config_streams(config))
+        return "and are multiplied where they start";
+    if (config->schedule == CONFIG_SCHEDULE_STRIP || config->copy == CONFIG_COPY_REALIGN)
+        return "so threads shift what they load";
+    if (config_is_direct(config))
+        return "and CUDA cores multiply what they load";
+    return "so elements are copied one by one";
+}
+
 static void
 explain(const struct plan_device *device, enum operand_role unaligned, struct plan *plan)
 {
@@ -137,18 +150,9 @@ explain(const struct plan_device *device, enum operand_role unaligned, struct pl
         snprintf(copy, sizeof copy,
                  "rows of %s do not all start on %d bytes, so %.1f MB of inputs are copied first",
                  operand_name(unaligned), ROW_ALIGNMENT, plan->repack_bytes * 1e-6);
-    else if (config_is_direct(&plan->config))
-        snprintf(copy, sizeof copy,
-                 "rows of %s do not all start on %d bytes, and CUDA cores multiply what they load",
-                 operand_name(unaligned), ROW_ALIGNMENT);
-    else if (plan->config.copy == CONFIG_COPY_REALIGN)
-        snprintf(copy, sizeof copy,
-                 "rows of %s do not all start on %d bytes, so threads shift what they load",
-                 operand_name(unaligned), ROW_ALIGNMENT);
     else
-        snprintf(copy, sizeof copy,
-                 "rows of %s do not all start on %d bytes, so elements are copied one by one",
-                 operand_name(unaligned), ROW_ALIGNMENT);
+        snprintf(copy, sizeof copy, "rows of %s do not all start on %d bytes, %s",
+                 operand_name(unaligned), ROW_ALIGNMENT, unaligned_way(&plan->config));
     if (parts > 1)
         snprintf(cut, sizeof cut, ", each in %u parts along K,", parts);
     snprintf(plan->reason, PLAN_REASON_MAX,
@@ -191,11 +195,24 @@ static void rank_insert(struct ranking *ranking, const struct plan *candidate)
     ranking->plan[at] = *candidate;
 }
 
-/* The configurations with this kind of copies; `on_cores`: of them those on CUDA cores alone. */
+static bool
+can_compute(const struct problem *problem, const struct config *config, bool may_be_direct)
+{
+    if (config->family != CONFIG_HOPPER)
+        return true;
+    if (config_is_direct(config) && !may_be_direct)
+        return false;
+    if (config_streams(config) && !plan_hopper_stream_can(problem, config))
+        return false;
+    return plan_hopper_finishes(problem, config) && plan_hopper_fits(problem, config);
+}
+
+/* The configurations with this kind of copies. `only_hopper`: of them those of that family, where
+ * rows start on 16 bytes: a strip's shifting would be for nothing. */
 static void rank_with(const struct problem *problem,
                       const struct plan_device *device,
                       enum config_copy copy,
-                      bool on_cores,
+                      bool only_hopper,
                       double repacked,
                       struct ranking *ranking)
 {
@@ -210,14 +227,13 @@ static void rank_with(const struct problem *problem,
 
     for (size_t i = 0; i < count; i++) {
         struct plan candidate = {0};
-        bool is_direct = config_is_direct(&configs[i]);
 
-        if (is_direct ? !may_be_direct : on_cores)
+        if (only_hopper &&
+            (configs[i].family != CONFIG_HOPPER || configs[i].schedule == CONFIG_SCHEDULE_STRIP))
             continue;
         if (!config_fits(&configs[i], copy, device->shared_memory_per_block))
             continue;
-        if (configs[i].family == CONFIG_HOPPER &&
-            !(plan_hopper_finishes(problem, &configs[i]) && plan_hopper_fits(problem, &configs[i])))
+        if (!can_compute(problem, &configs[i], may_be_direct))
             continue;
         predict(problem, &configs[i], device, repacked, &candidate);
         rank_insert(ranking, &candidate);

@@ -20,6 +20,7 @@
 #include "plan_hopper_direct.h"
 #include "plan_hopper_parts.h"
 #include "plan_hopper_split.h"
+#include "plan_hopper_stream.h"
 
 #include <math.h>
 
@@ -34,7 +35,8 @@
 #define STORE_BYTES_CLK  64.0    /* of a multiprocessor, from registers */
 #define LAUNCH_SECONDS   0.25e-6 /* beside the end of the one before */
 #define LAUNCH_NORM      1.25    /* of what a launch waits for and the work of others */
-#define REPACK_SECONDS   1.8e-6  /* a launch more, beside the end of the one before */
+#define REPACK_SECONDS   0.8e-6  /* a launch more, beside the product before */
+#define REPACK_MOVES     2.4     /* bytes of memory for each: read, written, and partly read back */
 #define CLUSTER_SECONDS  0.2e-6  /* until all CTAs of a cluster have begun */
 #define STORE_COST       1.45    /* of memory's time: it reads at 4.47 TB/s and copies at 3.66 */
 #define STORE_NORM       1.3     /* of D's stores and all else */
@@ -212,7 +214,7 @@ double plan_hopper_repack(const struct config *config, double bytes, double hbm)
 {
     if (config->copy != CONFIG_COPY_REPACK || bytes == 0)
         return 0;
-    return REPACK_SECONDS + 2 * bytes / (hbm * HBM_EFFICIENCY);
+    return REPACK_SECONDS + REPACK_MOVES * bytes / (hbm * HBM_EFFICIENCY);
 }
 
 /* Repacked rows start on whole lines. */
@@ -373,6 +375,8 @@ void plan_hopper_predict(const struct problem *problem,
 {
     if (config_is_direct(config))
         plan_hopper_direct_predict(problem, config, device, memory_bytes(problem), ret_plan);
+    else if (config_streams(config))
+        plan_hopper_stream_predict(problem, config, device, memory_bytes(problem), ret_plan);
     else if (config_leaves_parts(config))
         plan_hopper_parts_predict(problem, config, device, memory_bytes(problem), ret_plan);
     else if (config_is_split(config))

@@ -45,8 +45,19 @@
 #define OUTER_EDGES_SECONDS  0.33e-6 /* of as many that start anywhere, and end by elements */
 #define OUTER_TURN_K         8       /* K that are fetched at once */
 #define OUTER_TURN_CLOCKS    680.0   /* until they are there */
-#define OUTER_TILE_ISSUES    1900.0  /* instructions of warps */
-#define OUTER_K_ISSUES       1353.0  /* for each K */
+#define OUTER_RUN_CLOCKS     2000.0 /* of a wide tile that is one run, until its panels are there */
+#define OUTER_TILE_ISSUES    1900.0 /* instructions of warps */
+#define OUTER_K_ISSUES       1353.0 /* for each K */
+
+#define STRIP_BESIDE_SECONDS  1.3e-6 /* of a grid that leaves room; less, the more it fills */
+#define STRIP_FULL_SECONDS    0.5e-6
+#define STRIP_EDGES_SECONDS   0.5e-6 /* of rows that start anywhere, and end by pieces */
+#define STRIP_HBM_EFFICIENCY  0.75
+#define STRIP_IDLE_SHARE      0.7     /* of a round, that CTAs without a tile in it cost */
+#define STRIP_TILE_ISSUES     12400.0 /* instructions of warps, and what they wait */
+#define STRIP_K_ISSUES        67.0
+#define STRIP_TURN_CLOCKS     1800.0 /* of a further K tile, from memory to the products, */
+#define STRIP_TURN_ALL_CLOCKS 7000.0 /* and more where all multiprocessors wait for theirs */
 
 bool plan_hopper_direct_can(const struct problem *problem)
 {
@@ -111,14 +122,41 @@ outer_work(const struct problem *problem, const struct config *config, double ti
     double row_bytes = config->tile_n * (double)dtype_size(problem->output);
     bool has_edges =
         problem->operand[OPERAND_D].ld * (int64_t)dtype_size(problem->output) % 16 != 0;
-    double edges = has_edges && !is_run(problem, config) ? OUTER_EDGES_SECONDS * tile_rows : 0;
+    bool has_run = is_run(problem, config);
+    double edges = has_edges && !has_run ? OUTER_EDGES_SECONDS * tile_rows : 0;
+    double turns = fmax(ceil(k / OUTER_TURN_K) - 1, 0) * OUTER_TURN_CLOCKS +
+                   (has_run && config->tile_m == OUTER_ROWS ? OUTER_RUN_CLOCKS : 0);
 
     return (struct work){
         .issued = tiles * (OUTER_TILE_ISSUES + k * OUTER_K_ISSUES * fmax(rows, 0.5)),
-        .latency = ceil(tiles / at_once) * fmax(ceil(k / OUTER_TURN_K) - 1, 0) * OUTER_TURN_CLOCKS,
+        .latency = ceil(tiles / at_once) * turns,
         .share = fmin(2 * tiles / at_once, 1),
         .fixed = OUTER_LAUNCH_SECONDS + rows * OUTER_ROWS_SECONDS + edges,
         .hbm_efficiency = OUTER_HBM_EFFICIENCY * row_bytes / (row_bytes + OUTER_SECTOR),
+    };
+}
+
+/* Where there are more tiles than CTAs at once, the last round takes nearly as long as the others.
+ */
+static struct work
+strip_work(const struct problem *problem, const struct config *config, double tiles, double at_once)
+{
+    double k = (double)problem->k, rounds = ceil(tiles / at_once);
+    double idle = tiles <= at_once ? 0 : rounds * at_once - tiles;
+    double computed = tiles + STRIP_IDLE_SHARE * idle;
+    bool has_edges =
+        problem->operand[OPERAND_D].ld * (int64_t)dtype_size(problem->output) % 16 != 0 &&
+        !is_run(problem, config);
+    double share = fmin(2 * tiles / at_once, 1), turns = fmax(ceil(k / config->tile_k) - 1, 0);
+
+    return (struct work){
+        .issued = computed * (STRIP_TILE_ISSUES + fmin(k, config->tile_k) * STRIP_K_ISSUES),
+        .latency =
+            rounds * turns * (STRIP_TURN_CLOCKS + fmin(tiles / at_once, 1) * STRIP_TURN_ALL_CLOCKS),
+        .share = share,
+        .fixed = STRIP_BESIDE_SECONDS + share * (STRIP_FULL_SECONDS - STRIP_BESIDE_SECONDS) +
+                 (has_edges ? STRIP_EDGES_SECONDS : 0),
+        .hbm_efficiency = STRIP_HBM_EFFICIENCY,
     };
 }
 
@@ -142,7 +180,8 @@ void plan_hopper_direct_predict(const struct problem *problem,
     ctas = multiprocessors * resources.ctas_per_multiprocessor;
     work = config->schedule == CONFIG_SCHEDULE_DOT
                ? dot_work(problem, tiles, ctas * resources.threads)
-               : outer_work(problem, config, tiles, ctas);
+           : config->schedule == CONFIG_SCHEDULE_STRIP ? strip_work(problem, config, tiles, ctas)
+                                                       : outer_work(problem, config, tiles, ctas);
     ret_plan->config = *config;
     ret_plan->splits = 1;
     ret_plan->tiles = tiles < 0x1p63 ? (uint64_t)tiles : UINT64_MAX;

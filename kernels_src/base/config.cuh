@@ -40,8 +40,10 @@ enum schedule {
     schedule_pingpong,
     schedule_split,
     schedule_parts,
-    schedule_outer, /* from here on: on CUDA cores */
+    schedule_stream, /* from here on threads load, and neither tensor copies nor wgmma is used */
+    schedule_outer,
     schedule_dot,
+    schedule_strip,
 };
 
 constexpr int input = GEMMD_INPUT;
@@ -73,13 +75,15 @@ constexpr int cluster_m = is_swapped ? GEMMD_CLUSTER_N : GEMMD_CLUSTER_M;
 constexpr int cluster_n = is_swapped ? GEMMD_CLUSTER_M : GEMMD_CLUSTER_N;
 constexpr int cluster_k = GEMMD_CLUSTER_K; /* CTAs that share a tile, each a part of K */
 /* Tiles whose K may be cut, and narrow ones, leave by fragments (epi/store_fragments.cuh). */
-constexpr bool is_split = schedule == schedule_split || schedule == schedule_parts;
-/* They leave their parts of the sum, and a kernel behind this one adds them (epi/part_sum.cuh). */
-constexpr bool leaves_parts = schedule == schedule_parts;
+constexpr bool is_split =
+    schedule == schedule_split || schedule == schedule_parts || schedule == schedule_stream;
+/* They leave their parts of the sum, and a kernel behind this one adds them (epi/part_sum.cuh,
+ * epi/stream_part.cuh). */
+constexpr bool leaves_parts = schedule == schedule_parts || schedule == schedule_stream;
 constexpr bool trims_edges = stores_anywhere && !is_split; /* see sched/raster.cuh */
 constexpr bool is_hopper = schedule >= schedule_tiled;
 constexpr bool is_direct = schedule >= schedule_outer;
-constexpr bool has_wgmma = is_hopper && !is_direct;
+constexpr bool has_wgmma = is_hopper && schedule < schedule_stream;
 /* Bias and activation: the plan gives them to no other (plan_hopper_finishes). */
 constexpr bool finishes = !has_wgmma || stores_anywhere;
 

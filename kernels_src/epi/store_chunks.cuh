@@ -40,7 +40,7 @@ struct chunk_writer {
         u64 g_first = element_address(g_row_of_d(row), col);
         u64 g_step = element_address(0, panels::classes * op.job.ldd);
         bool is_whole = col >= 0 && col + panels::chunk <= end;
-        u32 wanted = is_whole ? 0 : elements_wanted();
+        int first = extent_in(-col, panels::chunk), behind = extent_in(end - col, panels::chunk);
 
 #pragma unroll
         for (int i = 0; i < panels::rows; i++) {
@@ -51,18 +51,10 @@ struct chunk_writer {
             regs_from_plain(r, op, tile.accum[i]);
             if (is_whole)
                 st_global_v4_u32(g_first, r);
-            if (wanted != 0)
-                gmem_from_part(g_first, r, wanted);
+            else if (behind > first)
+                gmem_from_part(g_first, r, first, behind);
             g_first += g_step;
         }
-    }
-
-    /* Of a chunk at an end of a row, those that are the row's: a bit for each. */
-    DEVICE u32 elements_wanted() const
-    {
-        int first = (int)(col < 0 ? -col : 0), behind = extent_in(end - col, panels::chunk);
-
-        return ((1u << behind) - 1) >> first << first;
     }
 
     /* A row of each of the warp's sets, lane after lane. */

@@ -9,13 +9,6 @@
 #include "mma/outer_run.cuh"
 #include "sched/raster.cuh"
 
-/* Whether the tile at a place is one, and has nothing done to it that takes more than a factor. */
-DEVICE bool is_run(const gemmd_job &job, const raster::place &at)
-{
-    return job.n <= cfg::tile_n && job.ldd == job.n && elements_beyond(job, at, 0) == 0 &&
-           epilogue(job, at.item).is_plain();
-}
-
 struct run_writer {
     epilogue op;
     const run_tile &tile;
@@ -41,7 +34,7 @@ struct run_writer {
             if (left >= panels::chunk)
                 st_global_v4_u32(g_chunk, r);
             else
-                gmem_from_part(g_chunk, r, (1u << left) - 1);
+                gmem_from_part(g_chunk, r, 0, left);
         }
     }
 };

@@ -112,15 +112,6 @@ template <typename TILE> struct realigned_operand {
                 prefetch_global_l2(g_last - back);
     }
 
-    /* Behind the row's end there is nothing: zeros, as tensor copies give. Where that is not along
-     * K, it makes results that are not stored. */
-    DEVICE static void cut(u32 (&r)[4], int left)
-    {
-#pragma unroll
-        for (int w = 0; w < 4; w++)
-            r[w] = left > w * 2 + 1 ? r[w] : left > w * 2 ? r[w] & 0xffff : 0;
-    }
-
     /* Some chunks of a row beside each other, by a lane: one more is read than written, where lanes
      * with chunks of their own read two for each. Eight rows beside each other begin in different
      * banks. */
@@ -140,10 +131,11 @@ template <typename TILE> struct realigned_operand {
 #pragma unroll
         for (int i = 0; i < batch; i++)
             chunk_across(r[i], r_raw[i], r_raw[i + 1], row_skipped);
+        /* Behind the row's end there is nothing: zeros, as tensor copies give. */
         if (left < batch * 8)
 #pragma unroll
             for (int i = 0; i < batch; i++)
-                cut(r[i], left - i * 8);
+                chunk_cut(r[i], left - i * 8);
 #pragma unroll
         for (int i = 0; i < batch; i++)
             st_shared_v4_u32(s_tile + (first + i) / 8 * TILE::row_tile_size +
@@ -185,7 +177,7 @@ template <typename TILE> struct realigned_operand {
         if (TILE::is_k_major && cols_left < 8)
 #pragma unroll
             for (int i = 0; i < batch; i++)
-                cut(r[i], cols_left);
+                chunk_cut(r[i], cols_left);
 #pragma unroll
         for (int i = 0; i < batch; i++)
             st_shared_v4_u32(s_tile + chunk / 8 * part + swizzled_offset(row + i * step, chunk % 8),

@@ -48,18 +48,6 @@ DEVICE float sum_of_elements(u64 g_a, u64 step_a, u64 g_b, u64 step_b, int k, u3
     return r_sum;
 }
 
-/* Elements `first` to `end` - 1 of a chunk stay, all others become zero. */
-DEVICE void keep(u32 (&r)[4], int first, int end)
-{
-#pragma unroll
-    for (int w = 0; w < 4; w++) {
-        u32 low = w * 2 >= first && w * 2 < end ? 0xffff : 0;
-        u32 high = w * 2 + 1 >= first && w * 2 + 1 < end ? 0xffff0000 : 0;
-
-        r[w] &= low | high;
-    }
-}
-
 DEVICE float sum_of_words(const u32 (&r_a)[4], const u32 (&r_b)[4], float r_sum)
 {
 #pragma unroll
@@ -85,8 +73,8 @@ struct row_pair {
         ld_global_v4_u32(r_a, g_chunk);
         r_pair.regs_from_gmem(g_b + (g_chunk - g_a), g_b, g_b + (u32)k * 2);
         r_pair.take(r_b);
-        keep(r_a, before, k + before);
-        keep(r_b, before, k + before);
+        chunk_keep(r_a, before, k + before);
+        chunk_keep(r_b, before, k + before);
         return sum_of_words(r_a, r_b, r_sum);
     }
 

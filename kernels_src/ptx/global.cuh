@@ -67,6 +67,11 @@ DEVICE void st_global_u64(u64 g_address, u64 b)
     asm volatile("st.global.u64 [%0], %1;" ::"l"(g_address), "l"(b) : "memory");
 }
 
+DEVICE void st_global_v2_u32(u64 g_address, u32 b0, u32 b1)
+{
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(g_address), "r"(b0), "r"(b1) : "memory");
+}
+
 /* In lines that the L2 gives up before others. Where `is_wanted`, by a predicate: a branch for each
  * store of a tile is more work for the compiler than the store. */
 DEVICE void st_global_cs_v4_u32_if(bool is_wanted, u64 g_address, const u32 (&b)[4])

@@ -29,6 +29,26 @@ DEVICE void chunk_across(u32 (&r)[4], const u32 (&low)[4], const u32 (&high)[4],
         r[i] = shf_r_wrap(words[i], words[i + 1], skipped * 8);
 }
 
+/* Elements `first` to `end` - 1 of a chunk of 16-bit elements stay, all others become zero. */
+DEVICE void chunk_keep(u32 (&r)[4], int first, int end)
+{
+#pragma unroll
+    for (int w = 0; w < 4; w++) {
+        u32 low = w * 2 >= first && w * 2 < end ? 0xffff : 0;
+        u32 high = w * 2 + 1 >= first && w * 2 + 1 < end ? 0xffff0000 : 0;
+
+        r[w] &= low | high;
+    }
+}
+
+/* Elements before `end` stay. */
+DEVICE void chunk_cut(u32 (&r)[4], int end)
+{
+#pragma unroll
+    for (int w = 0; w < 4; w++)
+        r[w] = end > w * 2 + 1 ? r[w] : end > w * 2 ? r[w] & 0xffff : 0;
+}
+
 /* The aligned chunks around 16 bytes, of which those from g_begin to g_end are a row's. A chunk is
  * read when it has at least one byte of the row, so no page is touched that the row has no part in.
  */

@@ -27,6 +27,7 @@ enum {
 const struct kernel_ring_reader kernel_ring_readers[KERNEL_RING_READERS] = {
     {"sm90a.bf16.bf16.nt.1x1x16.s1.c1x1.dot.element", 1},
     {"sm90a.bf16.bf16.nt.64x248x8.s1.c1x1.outer.element", 1},
+    {"sm90a.bf16.bf16.nt.128x112x64.s1.c1x1.strip.element", 1},
     {"sm90a.bf16.bf16.nt.64x64x64.s5.c1x1.coop.tma", 1},
     {"sm90a.bf16.bf16.nt.128x256x64.s4.c2x1.coop.tma", 1},
     {"sm90a.bf16.bf16.nt.128x128x64.s6.c2x1.pingpong.tma", 1},
@@ -34,6 +35,7 @@ const struct kernel_ring_reader kernel_ring_readers[KERNEL_RING_READERS] = {
     {"sm90a.bf16.bf16.nt.64x64x128.s6.c1x1.split.tma.swapped", 2},
     {"sm90a.bf16.bf16.nt.128x128x64.s5.c1x1x2.split.tma", 1},
     {"sm90a.bf16.bf16.nt.64x128x64.s9.c2x1.parts.tma", 2},
+    {"sm90a.bf16.bf16.nt.512x64x32.s4.c1x1.stream.element", 1},
     {"sm90a.bf16.bf16.nt.64x64x64.s2.c1x1.split.realign.swapped", 1},
     {"sm90a.bf16.bf16.nt.128x128x64.s6.c2x1.coop.repack", 1},
     {"sm90a.bf16.bf16.nt.16x64x128.s10.c1x1.split.repack.swapped", 1},

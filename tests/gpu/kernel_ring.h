@@ -33,7 +33,7 @@ struct kernel_ring_reader {
 };
 
 /* One of each class of kernels. */
-#define KERNEL_RING_READERS 12
+#define KERNEL_RING_READERS 14
 extern const struct kernel_ring_reader kernel_ring_readers[KERNEL_RING_READERS];
 
 struct kernel_ring {

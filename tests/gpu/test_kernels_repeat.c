@@ -63,6 +63,11 @@ Test(kernels_repeat, of_chains_on_cuda_cores, .timeout = 300)
     kernel_cases_chain("sm90a.bf16.bf16.nt.1x1x16.s1.c1x1.dot.element", 1);
 }
 
+Test(kernels_repeat, of_chains_of_strips, .timeout = 300)
+{
+    kernel_cases_chain("sm90a.bf16.bf16.nt.128x112x64.s1.c1x1.strip.element", 1);
+}
+
 Test(kernels_repeat, of_chains_of_clusters_and_groups_in_turns, .timeout = 300)
 {
     kernel_cases_chain("sm90a.bf16.bf16.nt.128x128x64.s6.c2x1.pingpong.tma", 1);
@@ -86,4 +91,5 @@ Test(kernels_repeat, of_chains_of_tiles_shared_in_a_cluster, .timeout = 300)
 Test(kernels_repeat, of_chains_of_parts, .timeout = 300)
 {
     kernel_cases_chain("sm90a.bf16.bf16.nt.64x128x64.s9.c2x1.parts.tma", 2);
+    kernel_cases_chain("sm90a.bf16.bf16.nt.64x512x32.s4.c1x1.stream.element.swapped", 2);
 }

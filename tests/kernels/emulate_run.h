@@ -81,6 +81,15 @@ static int64_t unit_of(uint32_t tile, uint32_t cluster)
     return tile > 1 ? (int64_t)tile * cluster : 16;
 }
 
+static uint64_t units_of(const struct problem *problem, const struct config *config)
+{
+    int64_t unit_m = unit_of(config->tile_m, config->cluster_m);
+    int64_t unit_n = unit_of(config->tile_n, config->cluster_n);
+    int64_t item = (problem->m + unit_m - 1) / unit_m * ((problem->n + unit_n - 1) / unit_n);
+
+    return (uint64_t)(item * problem->batch);
+}
+
 /* Kernels with tensor copies have no bias and no activation; those that are not split have no C,
  * and whole chunks of D's rows. Of a shape they compute the rest: left out, it would be one that
  * looks tried and is not. */
@@ -121,10 +130,7 @@ static void run_init(struct run *run, const struct config *config, const struct 
         operand_init(run, role);
     specials_add(run);
     order_show(run);
-    workspaces_init(&run->workspaces, config,
-                    (uint64_t)(shape->tiles_m + 2) * (uint64_t)(shape->tiles_n + 2) *
-                        (uint64_t)shape->batch,
-                    shape->splits);
+    workspaces_init(&run->workspaces, config, units_of(&run->problem, config), shape->splits);
     if (shape->in_place && problem_reads(&run->problem, OPERAND_C)) {
         memcpy(run->operand[OPERAND_D].data, run->operand[OPERAND_C].data,
                run->operand[OPERAND_D].bytes);

@@ -90,6 +90,13 @@ inline void st_global_u64(u64 g_address, u64 b)
     host::global_store(g_address, b);
 }
 
+inline void st_global_v2_u32(u64 g_address, u32 b0, u32 b1)
+{
+    u32 b[2] = {b0, b1};
+
+    memcpy(host::global(g_address, 8), b, 8);
+}
+
 inline void st_global_cs_v4_u32_if(bool is_wanted, u64 g_address, const u32 (&b)[4])
 {
     if (is_wanted)
