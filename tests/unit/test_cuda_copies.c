@@ -10,7 +10,7 @@
 
 TestSuite(cuda_copies, .init = open_fake);
 
-static char memory[64 << 20]; /* copies are made */
+static char memory[2 * CUDA_SCRATCH_MIDDLE]; /* copies are made */
 
 /* 40 x 48, K 33: rows of A are of 66 bytes, those of B start on 16. */
 static struct gemmd_command unaligned_product(void)
@@ -121,14 +121,14 @@ Test(cuda_copies, later_slices_of_a_job_find_the_copies_of_the_first)
     cr_expect_eq(fake_driver_repacks(), 2, "a slice of another job");
 }
 
-/* 34 MB of A, which have one place, far from B and D. */
+/* More of A than has two places, far from B and D. */
 static struct gemmd_command large_product(void)
 {
     struct gemmd_command command = unaligned_product();
     struct gemmd_job *job = &command.body.gemm;
 
     job->m = CUDA_SCRATCH_MIDDLE / (33 * 2) + 1;
-    job->b = job->a + (40 << 20);
+    job->b = job->a + CUDA_SCRATCH_MIDDLE + (8 << 20);
     job->d = job->a + sizeof(memory);
     return command;
 }
