@@ -55,6 +55,8 @@ int kernels_place_init(struct kernels_place *place,
 
 void kernels_place_deinit(struct kernels_place *place)
 {
+    if (!place->gpu) /* it did not come to that */
+        return;
     for (size_t i = 0; i < DTYPE_COUNT; i++)
         data_deinit(&place->data[i]);
     cuda_scratch_deinit(&place->scratch);
