@@ -10,7 +10,8 @@
  *
  * Who meets whom: all threads, at barrier 0, twice in every K tile: when all that was copied has
  * come, and the panel and A's tile before have been read; when the panel is filled, and what was
- * copied of B has been read; once between two jobs. A tile that leaves as one run of memory meets once more (epi/store_strip_run.cuh).
+ * copied of B has been read. Once between two jobs. A tile that leaves as one run of memory meets
+ * once more (epi/store_strip_run.cuh).
  */
 #include "abi/job.h"
 #include "epi/store_strip.cuh"

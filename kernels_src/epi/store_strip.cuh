@@ -25,7 +25,8 @@ struct strip_writer {
     bool is_first, is_last; /* of a row of tiles */
     u32 half;     /* whether the first row's first chunk is the second one of its sector */
 
-    DEVICE strip_writer(const gemmd_job &job, const raster::place &at, const strip_tile &tile, u32 s_base)
+    DEVICE
+    strip_writer(const gemmd_job &job, const raster::place &at, const strip_tile &tile, u32 s_base)
         : op(job, at.item), s_slab(strip::slab_of_warp(s_base, tile.warp)), warp(tile.warp),
           lane(tile.lane), beyond(tile.beyond), row((int)(at.row + tile.warp)),
           col((int)at.col - (int)tile.beyond), is_first(at.col == 0),
@@ -74,7 +75,8 @@ struct strip_writer {
 
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                const float *r_sums = tile.accum[min_of(block + i / 2, strip::blocks - 1)] + i % 2 * 2;
+                int of = min_of(block + i / 2, strip::blocks - 1);
+                const float *r_sums = tile.accum[of] + i % 2 * 2;
 
                 r[i] = pack_pair(op.plain(r_sums[0]), op.plain(r_sums[1]));
             }
@@ -107,6 +109,11 @@ struct strip_writer {
                 extent_in(mine.end - chunk, chunk_elements)};
     }
 
+    DEVICE u32 s_chunk(const column &of, int turn) const
+    {
+        return strip::slab_chunk(s_slab, of.of_row + turn * rows_at_once, of.number);
+    }
+
     DEVICE void gmem_from_slab() const
     {
         column mine = column_of();
@@ -116,7 +123,7 @@ struct strip_writer {
         for (int i = 0; i < turns; i++) {
             u32 r[4];
 
-            ld_shared_v4_u32(r, strip::slab_chunk(s_slab, mine.of_row + i * rows_at_once, mine.number));
+            ld_shared_v4_u32(r, s_chunk(mine, i));
             if (is_whole && i * (int)rows_at_once < mine.left)
                 st_global_v4_u32(mine.g_chunk + i * mine.g_step, r);
         }
@@ -131,7 +138,7 @@ struct strip_writer {
         for (int i = 0; i < turns && i * (int)rows_at_once < mine.left; i++) {
             u32 r[4];
 
-            ld_shared_v4_u32(r, strip::slab_chunk(s_slab, mine.of_row + i * rows_at_once, mine.number));
+            ld_shared_v4_u32(r, s_chunk(mine, i));
             gmem_from_part(mine.g_chunk + i * mine.g_step, r, mine.first, mine.end);
         }
     }
@@ -169,7 +176,8 @@ struct strip_writer {
             for (int block = 0; block < strip::blocks; block++) {
                 const float *r = tile.accum[block];
 
-                st_shared_v2_f32(s_pair ^ block * 32, first_row ? r[2] : r[0], first_row ? r[3] : r[1]);
+                st_shared_v2_f32(s_pair ^ block * 32, first_row ? r[2] : r[0],
+                                 first_row ? r[3] : r[1]);
             }
             bar_warp_sync(0xffffffff);
             gmem_from_sums(first_row);
