@@ -1,14 +1,14 @@
 /*
- * Cost model of the hopper family's kernels on CUDA cores, after measurements on an H200: random
+ * Cost model of the hopper family's kernels whose threads load, after measurements on an H200:
  * products in which the root of the mean square of log(predicted / measured) is 0.11 (OUTER, 46,
- * and DOT, 157, of several draws).
+ * and DOT, 157, of several random draws) and 0.18 (STRIP, 42).
  *
  * What they take is a launch, instructions, and memory's rate. A grid that leaves room runs beside
  * those before and behind it (GEMMD_JOB_NEXT_AT_ONCE), and takes a part of what one alone does. Not
  * of DOT's loop: an element has 256 threads at most, so a long K is a long wait for loads, however
  * few multiprocessors have anything to do, and a product by itself has all of it.
  * OUTER has a thread for each aligned chunk of D in some rows, DOT one to 256 for each element of
- * D.
+ * D, STRIP two CTAs to a multiprocessor that take 128 x 112 of D in turns.
  */
 #include "plan_hopper_direct.h"
 #include "plan_hopper.h"
