@@ -316,7 +316,7 @@ static uint32_t outer_bytes(const struct config_tile *tile)
     return MAX(panels, tile->warps_m * 32 * DIRECT_CHUNK * 4);
 }
 
-#define STRIP_SLABS (16 * 16 * 16) /* bytes of a warp on its way out: sixteen rows of chunks */
+#define STRIP_SLAB (16 * 16 * 16) /* bytes of a warp on its way out: sixteen rows of chunks */
 
 /* A panel of B, which has a chunk's columns before the tile; raw rows, a chunk longer, of B, and of
  * A twice; and what a warp has on its way out (kernels_src/tile/strip_map.cuh). */
@@ -324,7 +324,7 @@ static uint32_t strip_bytes(const struct config_tile *tile)
 {
     uint32_t row = tile->k * 2;
 
-    return tile->m * (row + 3 * (row + DIRECT_CHUNK * 2)) + tile->warps_m * STRIP_SLABS;
+    return tile->m * (row + 3 * (row + DIRECT_CHUNK * 2)) + tile->warps_m * STRIP_SLAB;
 }
 
 static void direct_resources(const struct config *config,

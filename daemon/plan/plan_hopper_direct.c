@@ -8,7 +8,8 @@
  * of DOT's loop: an element has 256 threads at most, so a long K is a long wait for loads, however
  * few multiprocessors have anything to do, and a product by itself has all of it.
  * OUTER has a thread for each aligned chunk of D in some rows, DOT one to 256 for each element of
- * D, STRIP two CTAs to a multiprocessor that take 128 x 112 of D in turns.
+ * D. STRIP has two CTAs to a multiprocessor, which take 128 x 112 of D in turns, and one where A is
+ * transposed: of that nothing was measured.
  */
 #include "plan_hopper_direct.h"
 #include "plan_hopper.h"

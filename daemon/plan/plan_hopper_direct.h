@@ -1,5 +1,6 @@
 /*
- * The part of the hopper family that multiplies on CUDA cores (plan.c and plan_hopper.c use it).
+ * The part of the hopper family whose threads load, and use no wgmma (plan.c and plan_hopper.c use
+ * it).
  */
 #pragma once
 

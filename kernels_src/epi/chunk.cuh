@@ -25,8 +25,8 @@ DEVICE void regs_from_plain(u32 (&r)[4], const epilogue &op, const float (&accum
         r[w] = pack_pair(op.plain(accum[w * 2]), op.plain(accum[w * 2 + 1]));
 }
 
-/* Whether the tile at a place has all columns of a D without gaps between rows, one run of memory,
- * and nothing done to it that takes more than a factor. */
+/* Whether the tile at a place has all columns of a D without gaps between rows, one run of memory
+ * that begins with a chunk, and nothing done to it that takes more than a factor. */
 DEVICE bool is_run(const gemmd_job &job, const raster::place &at)
 {
     return job.n <= cfg::tile_n && job.ldd == job.n && elements_beyond(job, at, 0) == 0 &&

@@ -20,16 +20,15 @@ struct strip_writer {
     static constexpr int turns = strip::rows / rows_at_once;
 
     epilogue op;
-    u32 s_slab, warp, lane, beyond;
+    u32 s_slab, lane;
     int row, col; /* of the warp's first element in its item; the column may lie before D */
     bool is_first, is_last; /* of a row of tiles */
     u32 half;     /* whether the first row's first chunk is the second one of its sector */
 
     DEVICE
     strip_writer(const gemmd_job &job, const raster::place &at, const strip_tile &tile, u32 s_base)
-        : op(job, at.item), s_slab(strip::slab_of_warp(s_base, tile.warp)), warp(tile.warp),
-          lane(tile.lane), beyond(tile.beyond), row((int)(at.row + tile.warp)),
-          col((int)at.col - (int)tile.beyond), is_first(at.col == 0),
+        : op(job, at.item), s_slab(strip::slab_of_warp(s_base, tile.warp)), lane(tile.lane),
+          row((int)(at.row + tile.warp)), col((int)at.col - (int)tile.beyond), is_first(at.col == 0),
           is_last(at.col + cfg::tile_n >= job.n), half((u32)(g_element(0, col) / chunk_size) % 2)
     {
     }
@@ -43,8 +42,9 @@ struct strip_writer {
     }
 
     /* Columns of a row that are this tile's: where two tiles meet in the middle of a sector of 32
-     * bytes, the chunk there is the left one's. A sector that two CTAs write half of each takes the
-     * L2 far longer than a whole one. Rows eight apart are as many chunks apart as `ldd` says. */
+     * bytes, the chunk there is the left one's, so that one CTA writes all of it. Some products
+     * gained a tenth by that, most nothing. Rows eight apart are as many chunks apart as `ldd`
+     * says. */
     struct span {
         int first, end;
     };

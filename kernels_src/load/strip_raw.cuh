@@ -24,8 +24,8 @@ struct strip_part {
     int depth;      /* K */
 };
 
-/* The aligned chunk that holds g_wanted, if at least one of `left` bytes from there on is in it: no
- * page is touched that the row has no part in. */
+/* The aligned chunk that holds g_wanted, if a byte of the row is in it, which ends `left` bytes
+ * behind g_wanted or, negative, before it: no page is touched that the row has no part in. */
 DEVICE void raw_from_gmem(u32 s_chunk, u64 g_wanted, int left)
 {
     int skipped = (int)(g_wanted % chunk_size);
@@ -40,7 +40,7 @@ template <> struct strip_raw<true> {
     strip_part of;
     u32 s_raw;
 
-    DEVICE bool is_run() const
+    DEVICE bool comes_as_run() const
     {
         return of.g_ld < strip::raw_pitch;
     }
@@ -80,7 +80,7 @@ template <> struct strip_raw<true> {
     {
         if (of.end <= of.first)
             return;
-        if (is_run())
+        if (comes_as_run())
             run_from_gmem(thread);
         else
             rows_from_gmem(thread);
@@ -91,7 +91,7 @@ template <> struct strip_raw<true> {
     {
         u32 before = (u32)of.g_first % chunk_size, ld = (u32)of.g_ld;
 
-        return is_run() ? s_raw + before + row * ld
+        return comes_as_run() ? s_raw + before + row * ld
                         : s_raw + row * strip::raw_pitch + (before + row * ld) % chunk_size;
     }
 
@@ -168,8 +168,8 @@ DEVICE void panel_from_raw(u32 s_base, const strip_raw<cfg::trans_b> &raw, u32 t
     u32 t = thread % 4;
 
 #pragma unroll
-    for (u32 turn = 0; turn < strip::panel_rows * 4 / cfg::threads; turn++) {
-        u32 row = thread / 4 + turn * cfg::threads / 4;
+    for (u32 pass = 0; pass < strip::panel_rows * 4 / cfg::threads; pass++) {
+        u32 row = thread / 4 + pass * cfg::threads / 4;
         u32 s_row = raw.s_row(row), s_word = strip::panel_chunk(s_base, row, 0) + t * 4;
 
 #pragma unroll 1

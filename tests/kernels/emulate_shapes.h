@@ -50,11 +50,13 @@ static const struct shape shapes[] = {
     {"few columns, gaps", 0, 37, 0, 11, 0, 3, 1, 1, 0, 1, .pad = 1, .is_d_aligned = true},
     {"few columns, batch", 0, 21, 0, 3, 0, 4, 3, 1, 0, 2, .pad = 0, .is_d_aligned = true},
     {"few columns, C", 0, 9, 0, 5, 0, 2, 1, 1, 3, 1, .pad = 0, .is_d_aligned = true},
+    {"C in place, tiles beside each other", 0, 19, 1, 9, 0, 3, 1, 1, 2, 1, .pad = 1,
+     .in_place = true},
     {"blocks of D", 0, 97, 0, 20, 0, 300, 1, 1, 0, 2, .pad = 1, .blocks = true},
     {"splits", 1, 1, 1, -1, 7, 5, 2, 1, 2, 3, .pad = 1, .splits = 3},
     {"fewer K tiles than splits", 0, 9, 0, 17, 2, 0, 1, 2, 0, 2, .pad = 0, .splits = 5},
-    {"few columns, many splits", 0, 150, 0, 11, 5, 701, 2, 1, 1, 3, .pad = 2, .splits = 21},
-    {"few rows, many splits", 0, 11, 0, 150, 5, 701, 2, 1, 1, 3, .pad = 2, .splits = 9},
+    {"few columns, many splits", 0, 150, 0, 11, 5, 301, 1, 1, 1, 3, .pad = 2, .splits = 21},
+    {"few rows, many splits", 0, 11, 0, 150, 5, 301, 1, 1, 1, 3, .pad = 2, .splits = 9},
     {"splits in slices", 2, 1, 1, 1, 4, 3, 1, 1, 0, 2, .pad = 0, .slices = true, .splits = 2},
 };
 
