@@ -29,18 +29,11 @@ struct split_row {
     enum config_schedule schedule;
 };
 
-/* Eight warps, each CTA by itself, with all of a multiprocessor: what is on its way to it keeps
- * memory busy. */
-struct stream_row {
-    uint32_t m, n, k, stages;
-    bool is_swapped;
-};
-
-/* Eight warps, each CTA by itself. */
+/* Eight warps that load, each CTA by itself. */
 struct direct_row {
-    uint32_t m, n, k, ctas_per_multiprocessor;
+    uint32_t m, n, k, stages, ctas_per_multiprocessor;
     enum config_schedule schedule;
-    bool has_trans_a;
+    bool is_swapped, has_trans_a;
 };
 
 /* What the plan chooses from. A cluster keeps the large tiles off the roof of the L2: its two CTAs
@@ -76,18 +69,15 @@ static const struct split_row split_rows[] = {
     {64, 64, 64, 2, 4, 1, 1, 1, true, false, false, CONFIG_COPY_REALIGN, CONFIG_SCHEDULE_SPLIT},
 };
 
-/* Few columns, or few rows. */
-static const struct stream_row stream_rows[] = {
-    {512, 64, 32, 4, false},
-    {64, 512, 32, 4, true},
-};
-
-/* Where rows start anywhere, and K is short or D small. */
+/* Where rows start anywhere, and D has few columns or few rows, K is short, or D small. One CTA
+ * that streams has all of a multiprocessor: what is on its way to it keeps memory busy. */
 static const struct direct_row direct_rows[] = {
-    {128, 112, 64, 2, CONFIG_SCHEDULE_STRIP, true},
-    {64, 248, 8, 2, CONFIG_SCHEDULE_OUTER, false},
-    {512, 24, 8, 2, CONFIG_SCHEDULE_OUTER, false},
-    {1, 1, 16, 4, CONFIG_SCHEDULE_DOT, true},
+    {512, 64, 32, 4, 1, CONFIG_SCHEDULE_STREAM, false, false},
+    {64, 512, 32, 4, 1, CONFIG_SCHEDULE_STREAM, true, false},
+    {128, 112, 64, 1, 2, CONFIG_SCHEDULE_STRIP, false, true},
+    {64, 248, 8, 1, 2, CONFIG_SCHEDULE_OUTER, false, false},
+    {512, 24, 8, 1, 2, CONFIG_SCHEDULE_OUTER, false, false},
+    {1, 1, 16, 1, 4, CONFIG_SCHEDULE_DOT, false, true},
 };
 
 /* The lower steps of the ladder, for bf16 as A[M,K] and B[N,K]: to be measured, never planned. */
@@ -105,8 +95,7 @@ struct row {
     bool has_wide_output, has_trans_a;
 };
 
-#define STREAM_FIRST  (ARRAY_SIZE(whole_rows) + ARRAY_SIZE(split_rows))
-#define DIRECT_FIRST  (STREAM_FIRST + ARRAY_SIZE(stream_rows))
+#define DIRECT_FIRST  (ARRAY_SIZE(whole_rows) + ARRAY_SIZE(split_rows))
 #define PLANNED_COUNT (DIRECT_FIRST + ARRAY_SIZE(direct_rows))
 
 /* Of one group, two fit into a multiprocessor when the ring is short. */
@@ -166,7 +155,7 @@ static struct row row_of_split(const struct split_row *from, enum dtype input)
     };
 }
 
-static struct row row_of_stream(const struct stream_row *from, enum dtype input)
+static struct row row_of_direct(const struct direct_row *from, enum dtype input)
 {
     return (struct row){
         .tile =
@@ -179,34 +168,12 @@ static struct row row_of_stream(const struct stream_row *from, enum dtype input)
                 .stages = from->stages,
                 .warps_m = 8,
                 .warps_n = 1,
-                .ctas_per_multiprocessor = 1,
-                .cluster_m = 1,
-                .cluster_n = 1,
-                .cluster_k = 1,
-                .schedule = CONFIG_SCHEDULE_STREAM,
-                .is_swapped = from->is_swapped,
-            },
-    };
-}
-
-static struct row row_of_direct(const struct direct_row *from, enum dtype input)
-{
-    return (struct row){
-        .tile =
-            {
-                .input = input,
-                .copy = CONFIG_COPY_ELEMENT,
-                .m = from->m,
-                .n = from->n,
-                .k = from->k,
-                .stages = 1,
-                .warps_m = 8,
-                .warps_n = 1,
                 .ctas_per_multiprocessor = from->ctas_per_multiprocessor,
                 .cluster_m = 1,
                 .cluster_n = 1,
                 .cluster_k = 1,
                 .schedule = from->schedule,
+                .is_swapped = from->is_swapped,
             },
         .has_trans_a = from->has_trans_a,
     };
@@ -216,10 +183,8 @@ static struct row planned_row(size_t index, enum dtype input)
 {
     if (index < ARRAY_SIZE(whole_rows))
         return row_of_whole(&whole_rows[index], input);
-    if (index < STREAM_FIRST)
-        return row_of_split(&split_rows[index - ARRAY_SIZE(whole_rows)], input);
     if (index < DIRECT_FIRST)
-        return row_of_stream(&stream_rows[index - STREAM_FIRST], input);
+        return row_of_split(&split_rows[index - ARRAY_SIZE(whole_rows)], input);
 
     return row_of_direct(&direct_rows[index - DIRECT_FIRST], input);
 }

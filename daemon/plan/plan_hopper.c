@@ -209,6 +209,16 @@ static double whole_units(int64_t extent, uint32_t unit)
     return divide_up(extent, unit) - (has_edge ? 1 : 0);
 }
 
+double plan_hopper_clock(const struct plan_device *device)
+{
+    return device->clock_hz > 0 ? device->clock_hz : DEFAULT_CLOCK;
+}
+
+double plan_hopper_memory_rate(const struct plan_device *device)
+{
+    return device->memory_bytes_per_second > 0 ? device->memory_bytes_per_second : DEFAULT_HBM_RATE;
+}
+
 /* The launch before the product's reads what it copies once, and writes it once. */
 double plan_hopper_repack(const struct config *config, double bytes, double hbm)
 {
@@ -304,9 +314,8 @@ static void predict_whole(const struct problem *problem,
                           const struct plan_device *device,
                           struct plan *ret_plan)
 {
-    double clock = device->clock_hz > 0 ? device->clock_hz : DEFAULT_CLOCK;
-    double hbm =
-        device->memory_bytes_per_second > 0 ? device->memory_bytes_per_second : DEFAULT_HBM_RATE;
+    double clock = plan_hopper_clock(device);
+    double hbm = plan_hopper_memory_rate(device);
     struct traffic traffic = traffic_of(problem, config, hbm * HBM_EFFICIENCY);
     double cluster = config->cluster_m * config->cluster_n;
     double places = MAX(device->multiprocessors, 1u) * ctas_of(config);

@@ -29,6 +29,10 @@ double plan_hopper_repack(const struct config *config, double bytes, double hbm_
  * multiply: rounds in which every walker has a tile are so slow, a last one with few of them is as
  * fast as the tile. */
 double plan_hopper_rounds(double rounds, double tile, double powered);
+/* What the device says, or an H200 under load: of its clock, Hz, and of its memory, bytes a second.
+ */
+double plan_hopper_clock(const struct plan_device *device);
+double plan_hopper_memory_rate(const struct plan_device *device);
 /* Two bounds of one time that are near each other both cost something: their norm of this order. */
 double plan_hopper_norm(double a, double b, double order);
 /* Of the wait for first copies, the part of a launch in a row whose grids run beside each other, as

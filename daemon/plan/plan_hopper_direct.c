@@ -16,12 +16,10 @@
 
 #include <math.h>
 
-#define WARP             32
-#define ISSUED_CLOCK     4.0 /* instructions of warps, of a multiprocessor */
-#define DEFAULT_CLOCK    1.7e9
-#define DEFAULT_HBM_RATE 4.0e12
-#define NORM             3.0
-#define LEAST_SHARE      0.5 /* of a loop's latency: a product by itself has all of it */
+#define WARP         32
+#define ISSUED_CLOCK 4.0 /* instructions of warps, of a multiprocessor */
+#define NORM         3.0
+#define LEAST_SHARE  0.5 /* of a loop's latency: a product by itself has all of it */
 
 #define DOT_THREADS        256       /* of a CTA, at most for an element */
 #define DOT_TOGETHER       (1 << 15) /* threads in all that twice as many share: abi/job.h */
@@ -167,9 +165,8 @@ void plan_hopper_direct_predict(const struct problem *problem,
                                 double memory_bytes,
                                 struct plan *ret_plan)
 {
-    double clock = device->clock_hz > 0 ? device->clock_hz : DEFAULT_CLOCK;
-    double hbm =
-        device->memory_bytes_per_second > 0 ? device->memory_bytes_per_second : DEFAULT_HBM_RATE;
+    double clock = plan_hopper_clock(device);
+    double hbm = plan_hopper_memory_rate(device);
     double tiles = ceil((double)problem->m / config->tile_m) *
                    ceil((double)problem->n / config->tile_n) * (double)problem->batch;
     double multiprocessors = MAX(device->multiprocessors, 1u);

@@ -25,8 +25,6 @@
 #define SUM_SPLITS       80      /* with so many splits */
 #define K_TILES_MIN      4       /* of a split */
 #define NORM             3.3     /* of two bounds of one time */
-#define DEFAULT_CLOCK    1.7e9
-#define DEFAULT_HBM_RATE 4.0e12
 
 static double ceil_div(int64_t value, uint32_t by)
 {
@@ -47,9 +45,8 @@ static void predict_with(const struct problem *problem,
                          double memory_bytes,
                          struct plan *ret_plan)
 {
-    double clock = device->clock_hz > 0 ? device->clock_hz : DEFAULT_CLOCK;
-    double hbm =
-        device->memory_bytes_per_second > 0 ? device->memory_bytes_per_second : DEFAULT_HBM_RATE;
+    double clock = plan_hopper_clock(device);
+    double hbm = plan_hopper_memory_rate(device);
     double multiprocessors = MAX(device->multiprocessors, 1u);
     double places = fmax(floor(multiprocessors / config_cluster(config)), 1);
     double units = ceil_div(problem->m, config->tile_m * config->cluster_m) *
@@ -85,6 +82,28 @@ static void predict_with(const struct problem *problem,
         ret_plan->fixed_seconds;
 }
 
+void plan_hopper_parts_best(const struct problem *problem,
+                            const struct config *config,
+                            const struct plan_device *device,
+                            double memory_bytes,
+                            double most_by_k,
+                            plan_hopper_parts_with *predict,
+                            struct plan *ret_plan)
+{
+    double by_device = MAX(device->multiprocessors, 1u);
+    double most = fmin(plan_splits_max(problem, config), fmin(most_by_k, by_device));
+    struct plan best = {0};
+
+    for (uint32_t splits = 1; splits <= fmax(most, 1); splits++) {
+        struct plan candidate = {0};
+
+        predict(problem, config, device, splits, memory_bytes, &candidate);
+        if (splits == 1 || candidate.predicted_seconds < best.predicted_seconds)
+            best = candidate;
+    }
+    *ret_plan = best;
+}
+
 void plan_hopper_parts_predict(const struct problem *problem,
                                const struct config *config,
                                const struct plan_device *device,
@@ -92,16 +111,6 @@ void plan_hopper_parts_predict(const struct problem *problem,
                                struct plan *ret_plan)
 {
     double by_k = ceil_div(problem->k, config->tile_k) / K_TILES_MIN;
-    double by_device = MAX(device->multiprocessors, 1u);
-    double most = fmin(plan_splits_max(problem, config), fmin(by_k, by_device));
-    struct plan best = {0};
 
-    for (uint32_t splits = 1; splits <= fmax(most, 1); splits++) {
-        struct plan candidate = {0};
-
-        predict_with(problem, config, device, splits, memory_bytes, &candidate);
-        if (splits == 1 || candidate.predicted_seconds < best.predicted_seconds)
-            best = candidate;
-    }
-    *ret_plan = best;
+    plan_hopper_parts_best(problem, config, device, memory_bytes, by_k, predict_with, ret_plan);
 }

@@ -13,10 +13,8 @@
 
 #include <math.h>
 
-#define NORM             3.2
-#define HBM_EFFICIENCY   0.6
-#define DEFAULT_CLOCK    1.7e9
-#define DEFAULT_HBM_RATE 4.0e12
+#define NORM           3.2
+#define HBM_EFFICIENCY 0.6
 
 struct costs {
     double launch;
@@ -40,9 +38,8 @@ void plan_hopper_realign_predict(const struct problem *problem,
                                  struct plan *ret_plan)
 {
     const struct costs *cost = MIN(config->tile_m, config->tile_n) < 64 ? &narrow : &square;
-    double clock = device->clock_hz > 0 ? device->clock_hz : DEFAULT_CLOCK;
-    double hbm =
-        device->memory_bytes_per_second > 0 ? device->memory_bytes_per_second : DEFAULT_HBM_RATE;
+    double clock = plan_hopper_clock(device);
+    double hbm = plan_hopper_memory_rate(device);
     double multiprocessors = MAX(device->multiprocessors, 1u);
     double tiles = ceil((double)problem->m / config->tile_m) *
                    ceil((double)problem->n / config->tile_n) * (double)problem->batch;

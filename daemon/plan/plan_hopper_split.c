@@ -28,8 +28,6 @@
 #define MEET_BYTES_CLOCK 85.0   /* of others' shared memory */
 #define COUNT_CLOCKS     2000.0 /* between clusters: to wait, to read */
 #define BACK_BYTES_CLOCK 25.0   /* of the workspace, by who adds */
-#define DEFAULT_CLOCK    1.7e9
-#define DEFAULT_HBM_RATE 4.0e12
 #define HBM_EFFICIENCY   0.97
 #define SPLITS_TRIED     64
 
@@ -139,7 +137,7 @@ static void predict_with(const struct problem *problem,
                          uint32_t splits,
                          struct plan *ret_plan)
 {
-    double clock = device->clock_hz > 0 ? device->clock_hz : DEFAULT_CLOCK;
+    double clock = plan_hopper_clock(device);
     double input_size = (double)dtype_size(problem->input), units = units_of(problem, config);
     double tiles = units * config->cluster_m * config->cluster_n;
     double all_k_tiles = ceil((double)problem->k / config->tile_k);
@@ -182,8 +180,7 @@ void plan_hopper_split_predict(const struct problem *problem,
                                double memory_bytes,
                                struct plan *ret_plan)
 {
-    double hbm =
-        device->memory_bytes_per_second > 0 ? device->memory_bytes_per_second : DEFAULT_HBM_RATE;
+    double hbm = plan_hopper_memory_rate(device);
     uint32_t most = MIN(plan_splits_max(problem, config), SPLITS_TRIED);
     double memory = memory_bytes / (hbm * HBM_EFFICIENCY);
     double repack = plan_hopper_repack(config, ret_plan->repack_bytes, hbm);

@@ -8,7 +8,7 @@
  */
 #include "plan_hopper_stream.h"
 #include "plan_hopper.h"
-#include "plan_hopper_split.h"
+#include "plan_hopper_parts.h"
 
 #include <math.h>
 
@@ -26,8 +26,6 @@
 #define SUM_ELEMENTS     2048   /* a multiprocessor adds so many, */
 #define SUM_SPLITS       8      /* of so many splits, or fewer of more */
 #define NORM             3.3    /* of two bounds of one time */
-#define DEFAULT_CLOCK    1.7e9
-#define DEFAULT_HBM_RATE 4.0e12
 
 /* Of a product, in the kernel's order: many rows, few columns. */
 struct extent {
@@ -73,9 +71,8 @@ static void predict_with(const struct problem *problem,
                          double memory_bytes,
                          struct plan *ret_plan)
 {
-    double clock = device->clock_hz > 0 ? device->clock_hz : DEFAULT_CLOCK;
-    double hbm =
-        device->memory_bytes_per_second > 0 ? device->memory_bytes_per_second : DEFAULT_HBM_RATE;
+    double clock = plan_hopper_clock(device);
+    double hbm = plan_hopper_memory_rate(device);
     double multiprocessors = MAX(device->multiprocessors, 1u);
     struct extent extent = extent_of(problem, config);
     double batch = (double)problem->batch;
@@ -110,16 +107,6 @@ void plan_hopper_stream_predict(const struct problem *problem,
                                 struct plan *ret_plan)
 {
     double by_k = ((double)problem->k + ROW_BEGINS) / config->tile_k / STEPS_MIN;
-    double by_device = MAX(device->multiprocessors, 1u);
-    double most = fmin(plan_splits_max(problem, config), fmin(by_k, by_device));
-    struct plan best = {0};
 
-    for (uint32_t splits = 1; splits <= fmax(most, 1); splits++) {
-        struct plan candidate = {0};
-
-        predict_with(problem, config, device, splits, memory_bytes, &candidate);
-        if (splits == 1 || candidate.predicted_seconds < best.predicted_seconds)
-            best = candidate;
-    }
-    *ret_plan = best;
+    plan_hopper_parts_best(problem, config, device, memory_bytes, by_k, predict_with, ret_plan);
 }

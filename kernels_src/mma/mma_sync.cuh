@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include "mma/product_16.cuh"
 #include "mma/warp_tile.cuh"
 #include "ptx/ldmatrix.cuh"
 #include "ptx/mma_sync.cuh"
@@ -134,10 +135,8 @@ template <int UNIT, int M, int N> struct warp_tile_mma {
     {
         if constexpr (is_byte)
             mma_m16n8k32_s32_s8(d, a, b0, b1, d);
-        else if constexpr (cfg::input == cfg::bf16)
-            mma_m16n8k16_f32_bf16(d, a, b0, b1, d);
         else
-            mma_m16n8k16_f32_f16(d, a, b0, b1, d);
+            accum_from_product_16(d, a, b0, b1);
     }
 
     DEVICE void accum_from_regs(const fragment &r)

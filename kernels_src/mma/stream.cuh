@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "ptx/mma_sync.cuh"
+#include "mma/product_16.cuh"
 #include "ptx/shared.cuh"
 #include "tile/stream.cuh"
 
@@ -32,14 +32,6 @@ struct stream_tile {
 #pragma unroll
                 for (int e = 0; e < 4; e++)
                     accum[i][j][e] = 0;
-    }
-
-    DEVICE static void multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
-    {
-        if constexpr (cfg::input == cfg::bf16)
-            mma_m16n8k16_f32_bf16(d, a, b0, b1, d);
-        else
-            mma_m16n8k16_f32_f16(d, a, b0, b1, d);
     }
 
     /* Of both products of a step: columns g and g + 8 of a block, a word of each in turn. */
@@ -72,7 +64,7 @@ struct stream_tile {
             for (int half = 0; half < 2; half++)
 #pragma unroll
                 for (int i = 0; i < stream::row_blocks; i++)
-                    multiply(accum[i][j], r_columns[half], r_rows[i][half * 2],
+                    accum_from_product_16(accum[i][j], r_columns[half], r_rows[i][half * 2],
                              r_rows[i][half * 2 + 1]);
         }
     }

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "load/strip_raw.cuh"
+#include "mma/product_16.cuh"
 #include "ptx/ldmatrix.cuh"
-#include "ptx/mma_sync.cuh"
 #include "tile/strip_map.cuh"
 
 struct strip_tile {
@@ -27,14 +27,6 @@ struct strip_tile {
                 accum[i][j] = 0;
     }
 
-    DEVICE static void multiply(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1)
-    {
-        if constexpr (cfg::input == cfg::bf16)
-            mma_m16n8k16_f32_bf16(d, a, b0, b1, d);
-        else
-            mma_m16n8k16_f32_f16(d, a, b0, b1, d);
-    }
-
     /* Of 32 K, two products for each block of columns. */
     DEVICE void accum_from_regs(u32 s_matrix, const u32 (&r_low)[4], const u32 (&r_high)[4])
     {
@@ -53,10 +45,10 @@ struct strip_tile {
                 ldmatrix_x4(r_b[i], s_matrix + (block + i) * 8 * strip::row_size);
 #pragma unroll
             for (int i = 0; i < at_once; i++)
-                multiply(accum[block + i], r_first, r_b[i][0], r_b[i][1]);
+                accum_from_product_16(accum[block + i], r_first, r_b[i][0], r_b[i][1]);
 #pragma unroll
             for (int i = 0; i < at_once; i++)
-                multiply(accum[block + i], r_second, r_b[i][2], r_b[i][3]);
+                accum_from_product_16(accum[block + i], r_second, r_b[i][2], r_b[i][3]);
         }
     }
 
